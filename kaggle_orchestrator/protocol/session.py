@@ -1,0 +1,41 @@
+"""The environment variables of a session. Documented and stable: users' scripts may read them."""
+
+from enum import StrEnum
+
+
+class Variable(StrEnum):
+    """Name of each variable."""
+
+    KAGGLE_ROOT = "KGO_KAGGLE_ROOT"
+    """The folder that holds ``input`` and ``working``; ``/kaggle`` on Kaggle. Set by the local Kaggle where it can't
+    map ``/kaggle``, and by the supervisor always."""
+    SESSION_START = "KGO_SESSION_START"
+    """Seconds since the epoch at which the session began; set where its first process can't be asked."""
+    SIMULATED_ACCELERATOR = "KGO_SIMULATED_ACCELERATOR"
+    """The ``machine_shape`` that a local Kaggle pretends to have."""
+    SESSION_LIMIT = "KGO_SESSION_LIMIT_S"
+    """Seconds after the start at which the local Kaggle kills this session; Kaggle itself doesn't tell."""
+    DEADLINE = "KGO_DEADLINE"
+    """Seconds since the epoch at which training should have saved and left; unset in a one-off."""
+    BUDGET = "KGO_BUDGET_S"
+    """Seconds from the start of training to the deadline; unset in a one-off."""
+    LEG = "KGO_LEG"
+    """Number of the leg, from 1."""
+    ATTEMPT = "KGO_ATTEMPT"
+    """Number of the attempt, from 1."""
+    TOKEN = "KGO_TOKEN"
+    """Token of the attempt."""
+    CHAIN = "KGO_CHAIN"
+    """Chain id."""
+    RESUME = "KGO_RESUME"
+    """The checkpoint to go on from: a checkpoint folder of the library's, or a script's own file; unset at first."""
+    PARAMS = "KGO_PARAMS"
+    """``train.params`` as JSON."""
+    CONTROL = "KGO_CONTROL"
+    """Folder for the files between training and its supervisor; unset outside a session."""
+    KEEP = "KGO_KEEP"
+    """Number of checkpoints to keep."""
+    SAVE_EVERY = "KGO_SAVE_EVERY_S"
+    """Seconds between saves; unset for automatic."""
+    DETERMINISTIC = "KGO_DETERMINISTIC"
+    """``1`` for deterministic GPU algorithms."""
