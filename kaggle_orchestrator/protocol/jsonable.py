@@ -43,7 +43,9 @@ def _convert(hint: Any, data: object, path: str) -> object:
     if origin in (types.UnionType, typing.Union):
         if data is None and type(None) in args:
             return None
-        return _convert(next(a for a in args if a is not type(None)), data, path)
+        choices = [a for a in args if a is not type(None)]
+        exact = [a for a in choices if type(data) is a]
+        return _convert((exact or choices)[0], data, path)
     if is_dataclass(hint):
         return _dataclass(cast(type, hint), data, path)
     if origin is tuple:
