@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	KGO_HOME=$(CURDIR)/.demo/home $(KGO) demo --dir $(CURDIR)/.demo/digits
+	$(KGO) demo --dir $(CURDIR)/.demo
 
 test: lint
 	$(VENV)/bin/python -m pytest -m "not soak" -n 2 --dist loadgroup

@@ -22,6 +22,7 @@
     ├── ArtifactError              files that were pulled
     │   ├── Damaged                sha256 or size differs, or a file is missing
     │   └── UnsafeName             a name that would leave the target folder
+    ├── JournalError               the journal can't be read or written
     ├── ChainError                 the chain can't go on without a person
     │   ├── ChainLive              a session is running
     │   └── Edited                 code or configuration changed in mid-chain
@@ -164,6 +165,10 @@ class Damaged(ArtifactError):
 
 class UnsafeName(ArtifactError):
     """An output's name would leave the target folder."""
+
+
+class JournalError(KgoError):
+    """The journal (``.kgo/``) is damaged, newer than this kgo, or can't be written."""
 
 
 class ChainError(KgoError):

@@ -93,8 +93,9 @@ class Experiment:
     """Everything in a ``kgo.toml``.
 
     Attributes:
-        root: Absolute path of its folder.
+        root: Absolute path of its folder, links resolved.
         chain: None for a one-off.
+        file: Name of the file in that folder.
     """
 
     root: Path
@@ -105,3 +106,4 @@ class Experiment:
     guards: GuardsConfig = field(default_factory=GuardsConfig)
     pull: PullConfig = field(default_factory=PullConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
+    file: str = "kgo.toml"

@@ -1,0 +1,49 @@
+"""Options and arguments that several commands share, and how they print data."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kaggle_orchestrator.models import KernelRef
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def exp_argument(command: F) -> F:
+    """``[EXP]``: a kgo.toml or its folder; the current folder by default. Passed as ``exp: Path``."""
+    return click.argument("exp", default=".", type=click.Path(path_type=Path), metavar="[EXP]")(command)
+
+
+def json_option(command: F) -> F:
+    """``--json``. Passed as ``as_json: bool``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+
+
+def owner_option(command: F) -> F:
+    """``--owner``, for what is made without asking Kaggle. Passed as ``owner: str``."""
+    return click.option(
+        "--owner",
+        envvar="KAGGLE_USERNAME",
+        default="me",
+        show_default=True,
+        help="Account that the kernel will belong to. [env: KAGGLE_USERNAME]",
+        callback=_owner,
+    )(command)
+
+
+def _owner(_: click.Context, __: click.Parameter, value: str) -> str:
+    return KernelRef.parse(f"{value}/x").owner
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Data to stdout, as one document."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def environ() -> Mapping[str, str]:
+    """The environment, asked for in one place so that the layers below are handed it."""
+    return os.environ

@@ -1,0 +1,50 @@
+"""Making the connection: which address, which credentials, which limits. Nothing is sent before the first call."""
+
+import os
+import random
+from collections.abc import Mapping
+
+from kaggle_orchestrator.client.credentials import find_credentials, local_credentials
+from kaggle_orchestrator.client.endpoint import parse_endpoint
+from kaggle_orchestrator.client.kaggle import Kaggle
+from kaggle_orchestrator.client.policy import Policy, Retry
+from kaggle_orchestrator.client.session import open_session
+from kaggle_orchestrator.clock import Clock, SystemClock
+
+
+def connect(
+    endpoint: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    policy: Policy | None = None,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> Kaggle:
+    """A client for Kaggle, or for another address that speaks its API.
+
+    A loopback address never gets real credentials: only a ``KAGGLE_API_TOKEN`` that begins with ``kgo-local``, or
+    else ``kgo-local`` itself.
+
+    Args:
+        endpoint: ``http://127.0.0.1:8000``; None for Kaggle itself.
+        environ: Where credentials are looked for, ``HOME`` included.
+        policy: Timeouts and tries.
+        clock: Waits between tries.
+        rng: Jitter.
+
+    Raises:
+        UsageError: The endpoint is no address.
+        CredentialsError: There are no credentials.
+    """
+    where = parse_endpoint(endpoint)
+    credentials = local_credentials(environ) if where.loopback else find_credentials(environ)
+    clock = clock or SystemClock()
+    policy = policy or Policy()
+    retry = Retry(policy, clock, rng or random.Random())
+    # The SDK takes 0.2 s to import, so only who connects pays for it.
+    from kaggle_orchestrator.client.identity import Identity
+    from kaggle_orchestrator.client.transport import Transport
+
+    identity = Identity(credentials, where, policy, clock)
+    transport = Transport(where, identity.auth, policy, clock)
+    return Kaggle(where, transport, identity, open_session(where, policy), retry)

@@ -1,0 +1,330 @@
+"""Kaggle as the layers above see it: version-exact reads that are repeated, and a push that never is."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from kaggle_orchestrator.client import answers
+from kaggle_orchestrator.client.download import Downloader
+from kaggle_orchestrator.client.endpoint import Endpoint
+from kaggle_orchestrator.client.logtext import log_lines
+from kaggle_orchestrator.client.policy import Retry
+from kaggle_orchestrator.client.signed import Resign
+from kaggle_orchestrator.client.translate import Call, document, translated
+from kaggle_orchestrator.errors import BadAnswer, NotAccessible
+from kaggle_orchestrator.models import (
+    Artifact,
+    KernelRef,
+    KernelVersion,
+    OutputFile,
+    OutputListing,
+    PushAnswer,
+    PushRequest,
+    Quota,
+    StatusReport,
+)
+from kaggle_orchestrator.protocol import FileDigest
+
+if TYPE_CHECKING:
+    import requests
+
+    from kaggle_orchestrator.client.identity import Identity
+    from kaggle_orchestrator.client.transport import Transport
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
+
+OUTPUT_PAGE = 200
+"""Files a page; Kaggle gives no more."""
+KERNELS_PAGE = 100
+"""Kernels a page; Kaggle gives no more."""
+_LARGEST_READ = 64 << 20
+
+
+class Kaggle:
+    """A connection; made by :func:`kaggle_orchestrator.client.connect`, usable from several threads."""
+
+    def __init__(
+        self, endpoint: Endpoint, transport: "Transport", identity: "Identity", files: "requests.Session", retry: Retry
+    ) -> None:
+        from kagglesdk.kernels.services.kernels_api_service import KernelsApiClient
+
+        self._endpoint = endpoint
+        self._transport = transport
+        self._identity = identity
+        self._files = files
+        self._retry = retry
+        self._downloader = Downloader(files, retry)
+        self._api = KernelsApiClient(transport)
+        self._owner: str | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The address, without a slash at its end."""
+        return self._endpoint.url
+
+    def __repr__(self) -> str:
+        return f"Kaggle({self._endpoint.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; they open again when they are needed."""
+        self._transport.close()
+        self._files.close()
+
+    def web_url(self, ref: KernelRef, version: int | None = None) -> str:
+        """The kernel's page for a person. The API doesn't tell the id that a version's own page has in its address."""
+        return self._endpoint.page(ref)
+
+    def owner(self) -> str:
+        """The user that the credentials belong to; asked once.
+
+        Raises:
+            CredentialsError: They aren't good.
+            Unavailable, Throttled, BadAnswer: See :mod:`kaggle_orchestrator.errors`.
+        """
+        if self._owner is None:
+            self._owner = self._retry(lambda: self._identity.username(self._transport))
+        return self._owner
+
+    def push(self, request: PushRequest) -> PushAnswer:
+        """Make a new version and start its session. Sent once, whatever happens.
+
+        Raises:
+            SessionCap, QuotaExhausted, Refused: Kaggle refused it; nothing was made.
+            SourcesDropped: A version was made and runs, but without its data.
+            UnclearPush: It may have landed.
+            Unavailable, Throttled, CredentialsError: It didn't land.
+        """
+        from kagglesdk.kernels.services.kernels_api_service import KernelsApiClient
+
+        call = Call(f"the push of {request.ref}", push=True, secrets=self._identity.secrets)
+        with self._transport.alone() as transport, translated(call):
+            answer = KernelsApiClient(transport).save_kernel(_save_request(request))
+        return answers.push_answer(document(answer, call), request, call)
+
+    def status(self, ref: KernelRef, version: int) -> StatusReport:
+        """The state of one version's session.
+
+        Raises:
+            NotAccessible: There is no such version, or it isn't this account's. A new one may take a moment.
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelSessionStatusRequest
+
+        request = _version_request(ApiGetKernelSessionStatusRequest, ref, version)
+        return self._read(
+            f"the status of {ref} v{version}",
+            lambda: self._api.get_kernel_session_status(request),
+            answers.status_report,
+        )
+
+    def version(self, ref: KernelRef, version: int | None = None) -> KernelVersion | None:
+        """A version's source, and the latest version's number.
+
+        Args:
+            ref: The kernel.
+            version: None for the latest.
+
+        Returns:
+            None if there is no such kernel or version, or it isn't this account's.
+
+        Raises:
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
+
+        request = _version_request(ApiGetKernelRequest, ref, version)
+        what = f"the source of {ref}" + (f" v{version}" if version is not None else "")
+        try:
+            return self._read(
+                what,
+                lambda: self._api.get_kernel(request),
+                lambda data, call: answers.kernel_version(data, ref, call),
+            )
+        except NotAccessible:
+            return None
+
+    def outputs(self, ref: KernelRef, version: int) -> OutputListing:
+        """The whole listing of a version's output (all pages), and its log.
+
+        Raises:
+            NotAccessible: There is no such version, or it isn't this account's.
+            BadAnswer: The listing has no end.
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        files, log = self._list(ref, version)
+        return OutputListing(tuple(files.values()), log_lines(log))
+
+    def read(self, ref: KernelRef, version: int, name: str) -> bytes | None:
+        """One small output file (64 MiB at most), or None if the version has none of that name.
+
+        Raises:
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+
+        def sign() -> dict[str, str]:
+            files, _ = self._list(ref, version, until=name)
+            return {f.name: f.url for f in files.values()}
+
+        urls = sign()
+        if name not in urls:
+            return None
+        sink = io.BytesIO()
+        self._downloader.fetch(OutputFile(name, urls[name]), sink, resign=sign, largest=_LARGEST_READ)
+        return sink.getvalue()
+
+    def kernels(self) -> tuple[KernelRef, ...]:
+        """All kernels of the account, the newest pages first as Kaggle gives them.
+
+        Raises:
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        from kagglesdk.kernels.types.kernels_api_service import ApiListKernelsRequest
+        from kagglesdk.kernels.types.kernels_enums import KernelsListViewType
+
+        found: dict[KernelRef, None] = {}
+
+        def page(token: str) -> str:
+            request = ApiListKernelsRequest()
+            request.group = KernelsListViewType.PROFILE
+            request.language = request.kernel_type = request.output_type = "all"
+            request.page_size = KERNELS_PAGE
+            if token:
+                request.page_token = token
+            else:
+                request.page = 1
+            refs, following = self._read(
+                "the account's kernels", lambda: self._api.list_kernels(request), answers.kernels_page
+            )
+            found.update(dict.fromkeys(refs))
+            return following
+
+        self._all_pages("the account's kernels", page)
+        return tuple(found)
+
+    def quota(self) -> Quota:
+        """The week's GPU quota.
+
+        Raises:
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        return self._read("the GPU quota", self._api.get_accelerator_quota_statistics, answers.quota)
+
+    def download(
+        self,
+        files: Sequence[OutputFile],
+        folder: Path,
+        expected: Mapping[str, FileDigest],
+        *,
+        resign: Resign | None = None,
+    ) -> tuple[Artifact, ...]:
+        """Fetch files to their names below ``folder``, many at a time.
+
+        A file appears under its name only when it is whole and, where ``expected`` names it, right. One that is
+        there already with the expected sha256 isn't fetched again.
+
+        Args:
+            files: From :meth:`outputs`.
+            folder: Made if it isn't there.
+            expected: Digests by name; files without one are checked only against the length that their server gives.
+            resign: Gives new signed URLs by name when one has expired.
+
+        Returns:
+            In the order of ``files``.
+
+        Raises:
+            UnsafeName: A name would leave the folder, or two can't both be files. Nothing was written.
+            Damaged: Some files differ from ``expected``, or aren't there any more; the others are in place.
+            ArtifactError: The disk is full, or the folder can't be written.
+            Unavailable, Throttled: Some files couldn't be fetched; the others are in place.
+        """
+        return self._downloader.download(files, folder, expected, resign)
+
+    def _list(self, ref: KernelRef, version: int, until: str | None = None) -> tuple[dict[str, OutputFile], str]:
+        """Files by name and the log; with ``until``, only the pages up to the one that has that file."""
+        from kagglesdk.kernels.types.kernels_api_service import ApiListKernelSessionOutputRequest
+
+        what = f"the output of {ref} v{version}"
+        files: dict[str, OutputFile] = {}
+        logs: list[str] = []
+
+        def page(token: str) -> str:
+            request = _version_request(ApiListKernelSessionOutputRequest, ref, version)
+            request.page_size = OUTPUT_PAGE
+            request.page_token = token
+            found, log, following = self._read(
+                what, lambda: self._api.list_kernel_session_output(request), answers.output_page
+            )
+            files.update((f.name, f) for f in found)
+            logs.append(log)
+            return "" if until is not None and until in files else following
+
+        self._all_pages(what, page)
+        return files, logs[0]  # every page may repeat it
+
+    def _all_pages(self, what: str, page: Callable[[str], str]) -> None:
+        """Call ``page`` with each page's token, first an empty one; it returns the next page's, empty on the last.
+
+        Raises:
+            BadAnswer: A token comes again, or there are more pages than can be.
+        """
+        token, seen = "", set[str]()
+        for _ in range(self._retry.policy.pages):
+            token = page(token)
+            if not token:
+                return
+            if token in seen:
+                raise BadAnswer(f"Kaggle's listing of {what} has no end: a page leads back to an earlier one.")
+            seen.add(token)
+        raise BadAnswer(f"Kaggle's listing of {what} has no end: more than {self._retry.policy.pages} pages.")
+
+    def _read(self, what: str, send: Callable[[], Any], decode: Callable[[Json, Call], T]) -> T:
+        """One read, repeated where that may help."""
+        call = Call(what, secrets=self._identity.secrets)
+
+        def once() -> T:
+            with translated(call):
+                answer = send()
+            return decode(document(answer, call), call)
+
+        return self._retry(once)
+
+
+def _version_request(kind: Callable[[], Any], ref: KernelRef, version: int | None) -> Any:
+    """A request for one version. Without the label Kaggle may answer for the one before, for minutes after a push."""
+    request = kind()
+    request.user_name = ref.owner
+    request.kernel_slug = ref.slug
+    if version is not None:
+        request.version_label = f"v{version}"
+    return request
+
+
+def _save_request(push: PushRequest) -> Any:
+    from kagglesdk.kernels.types.kernels_api_service import ApiSaveKernelRequest
+
+    request = ApiSaveKernelRequest()
+    request.slug = str(push.ref)
+    request.new_title = push.title
+    request.text = push.source
+    request.language = push.language
+    request.kernel_type = push.kernel_type
+    request.is_private = push.private
+    request.enable_internet = push.internet  # always sent: Kaggle's default and the client's differ
+    request.enable_gpu = push.machine_shape is not None
+    request.enable_tpu = False
+    request.machine_shape = push.machine_shape  # always sent: enable_gpu alone gets some default card
+    request.dataset_data_sources = list(push.datasets)
+    request.competition_data_sources = list(push.competitions)
+    request.kernel_data_sources = list(push.kernels)
+    request.model_data_sources = list(push.models)
+    request.docker_image = push.docker_image
+    request.session_timeout_seconds = push.session_timeout_s
+    return request

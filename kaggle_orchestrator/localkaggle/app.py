@@ -1,0 +1,159 @@
+"""The routes: which address answers what; a route that isn't served says so by name (501)."""
+
+import inspect
+import logging
+import re
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kaggle_orchestrator.localkaggle import adminroutes, datasets, downloads, kernels
+from kaggle_orchestrator.localkaggle.context import OUTPUT_ROUTE, Call, Context
+from kaggle_orchestrator.localkaggle.faults import RpcFault, take
+from kaggle_orchestrator.localkaggle.identity import user_of_authorization, user_of_token
+from kaggle_orchestrator.localkaggle.push import save_kernel
+from kaggle_orchestrator.localkaggle.wire import Refusal, parse_body
+
+_log = logging.getLogger(__name__)
+
+_MAX_BODY = 32 << 20
+_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
+_SERVICES: dict[str, dict[str, kernels.Handler]] = {
+    "kernels.KernelsApiService": {"SaveKernel": save_kernel, **kernels.HANDLERS},
+    "datasets.DatasetApiService": {**datasets.HANDLERS},
+}
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(context: Context, *, any_host: bool = False) -> Starlette:
+    """The whole server as an ASGI application.
+
+    Args:
+        context: Its state.
+        any_host: Answer under any host name. By default only loopback names are answered, so that no web page can
+            reach the server through a name of its own.
+    """
+    guard = _Guard(context, any_host)
+    routes = [
+        Route(f"{OUTPUT_ROUTE}/{{session}}/{{name:path}}", guard(_output(context)), methods=["GET", "HEAD"]),
+        *(Route(path, guard(adminroutes.admin(context, h)), methods=[m]) for path, m, h in adminroutes.ROUTES),
+    ]
+    for prefix in ("/v1", "/api/v1"):
+        routes += [
+            Route(f"{prefix}/kernels/logs/stream/{{owner}}/{{slug}}", guard(_log_stream(context)), methods=["GET"]),
+            Route(f"{prefix}/{{service}}/{{rpc}}", guard(_rpc(context)), methods=["POST"]),
+        ]
+    everything = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
+    routes.append(Route("/{path:path}", guard(_unserved), methods=everything))
+    return Starlette(routes=routes)
+
+
+class _Guard:
+    """Wraps an endpoint: host check, sessions looked at first, refusals as Kaggle's error bodies."""
+
+    def __init__(self, context: Context, any_host: bool) -> None:
+        self._context = context
+        self._any_host = any_host
+
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        async def guarded(request: Request) -> Response:
+            try:
+                if not (_HOST if self._any_host else _LOOPBACK).fullmatch(request.headers.get("host", "")):
+                    raise Refusal(403, "The local Kaggle answers to loopback names only.")
+                if request.scope["path"] != adminroutes.HEALTH:
+                    self._context.last_used = self._context.clock.now()
+                self._context.sessions.refresh()
+                return await endpoint(request)
+            except Refusal as refusal:
+                return error_response(refusal.status, refusal.message)
+            except ClientDisconnect:
+                return error_response(400, "The client went away.")
+            except (OSError, sqlite3.Error) as error:  # a full disk, as a rule
+                _log.exception("%s %s", request.method, request.scope["path"])
+                return error_response(503, f"The local Kaggle can't do that now: {error}")
+
+        return guarded
+
+
+def error_response(status: int, message: str) -> JSONResponse:
+    """An error as the official client understands it."""
+    return JSONResponse({"code": status, "message": message}, status_code=status)
+
+
+def _rpc(context: Context) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        service, rpc = request.path_params["service"], request.path_params["rpc"]
+        if (service, rpc) == ("security.OAuthService", "IntrospectToken"):
+            return await _with_faults(context, rpc, lambda: _introspect(request))
+        handler = _SERVICES.get(service, {}).get(rpc)
+        if handler is None:
+            raise Refusal(501, f"The local Kaggle does not serve {service[:100]}/{rpc[:100]}.")
+        user = user_of_authorization(request.headers.get("authorization"))
+        if user is None:
+            raise Refusal(401, "Unauthenticated: the local Kaggle knows only the token kgo-local.")
+        call = Call(user, parse_body(await _body(request)), base_of(request))
+
+        async def answer() -> Response:
+            result: Any = handler(context, call)
+            if inspect.isawaitable(result):
+                result = await result
+            return result if isinstance(result, Response) else JSONResponse(result)
+
+        return await _with_faults(context, rpc, answer)
+
+    return endpoint
+
+
+async def _with_faults(context: Context, rpc: str, answer: Callable[[], Awaitable[Response]]) -> Response:
+    due = take(context.world, lambda fault: isinstance(fault, RpcFault) and fault.rpc == rpc)
+    if not isinstance(due, RpcFault):
+        return await answer()
+    if due.after_landing:
+        await answer()
+    return error_response(due.status, f"Scripted fault: {rpc} answers {due.status}")
+
+
+async def _introspect(request: Request) -> Response:
+    user = user_of_token(parse_body(await _body(request)).text("token"))
+    return JSONResponse({"active": True, "username": user} if user else {"active": False})
+
+
+def _log_stream(context: Context) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        user = user_of_authorization(request.headers.get("authorization"))
+        if user is None:
+            raise Refusal(401, "Unauthenticated")
+        return downloads.log_stream(context, user, request)
+
+    return endpoint
+
+
+def _output(context: Context) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return downloads.output_file(context, request)
+
+    return endpoint
+
+
+async def _unserved(request: Request) -> Response:
+    raise Refusal(501, f"The local Kaggle does not serve {request.method} {request.scope['path'][:200]}.")
+
+
+def base_of(request: Request) -> str:
+    """The address that the client used."""
+    return str(request.base_url).rstrip("/")
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_BODY:
+            raise Refusal(413, f"The request is larger than {_MAX_BODY} bytes.")
+    return body

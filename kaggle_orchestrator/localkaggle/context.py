@@ -1,0 +1,71 @@
+"""What the routes share: the world, its sessions, the knobs, the clock; and one call as the routes see it."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from kaggle_orchestrator.clock import Clock
+from kaggle_orchestrator.localkaggle.knobs import Knobs
+from kaggle_orchestrator.localkaggle.sessions import Sessions
+from kaggle_orchestrator.localkaggle.wire import Fields
+from kaggle_orchestrator.localkaggle.world import World
+
+OUTPUT_ROUTE = "/_kgo/output"
+
+
+@dataclass(slots=True)
+class Context:
+    """One server's state; all that must outlive it is in the world.
+
+    Attributes:
+        boxed: Whether sessions get namespaces of their own.
+        box_reason: Why, or why not.
+        nonce: Tells this server from another at the same address.
+        last_used: When it was last asked something.
+        stopping: Set by the stop route.
+    """
+
+    world: World
+    clock: Clock
+    boxed: bool
+    box_reason: str
+    nonce: str
+    knobs: Knobs = field(init=False)
+    sessions: Sessions = field(init=False)
+    last_used: float = field(init=False)
+    stopping: bool = False
+
+    def __post_init__(self) -> None:
+        self.knobs = Knobs().changed(self.world.fact("knobs") or {})
+        self.sessions = Sessions(self.world, lambda: self.knobs, boxed=self.boxed)
+        self.last_used = self.clock.now()
+
+    def set_knobs(self, values: dict[str, object]) -> None:
+        """Change knobs, for this server and those after it.
+
+        Raises:
+            UsageError: No such knob, or not a value of it.
+        """
+        self.knobs = self.knobs.changed(values)
+        self.world.set_fact("knobs", self.knobs.jsonable())
+
+    def signature(self, session: int, name: str, expires: int) -> str:
+        """What proves that this server made a download URL."""
+        text = f"{session}\n{name}\n{expires}".encode()
+        return hmac.new(self.world.secret(), text, hashlib.sha256).hexdigest()
+
+    def signed_url(self, base: str, session: int, name: str) -> str:
+        """A download URL that needs no credentials and expires."""
+        expires = int(self.clock.now() + self.knobs.url_ttl_s)
+        signature = self.signature(session, name, expires)
+        return f"{base}{OUTPUT_ROUTE}/{session}/{quote(name)}?expires={expires}&signature={signature}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: by whom, with which fields, at which address."""
+
+    user: str
+    fields: Fields
+    base: str

@@ -1,0 +1,245 @@
+"""The kernels API's other calls, each a function from a call to what Kaggle answers."""
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.responses import RedirectResponse
+
+from kaggle_orchestrator.localkaggle.context import Call, Context
+from kaggle_orchestrator.localkaggle.outputs import Output, read_listing, remove_tree
+from kaggle_orchestrator.localkaggle.push import gpu_time, quota_refresh
+from kaggle_orchestrator.localkaggle.sessionlog import whole_log
+from kaggle_orchestrator.localkaggle.wire import Refusal, denied, duration, timestamp
+from kaggle_orchestrator.localkaggle.world import Kernel, Session
+from kaggle_orchestrator.models import KernelRef, SessionStatus
+
+_DELETE_PATIENCE_S = 10.0
+
+
+def readable(context: Context, user: str, ref: KernelRef) -> Kernel:
+    """A kernel that the user may read.
+
+    Raises:
+        Refusal: 403, whether it isn't there or isn't theirs.
+    """
+    kernel = context.world.kernel(ref)
+    if kernel is None or (kernel.private and kernel.ref.owner != user):
+        raise denied()
+    return kernel
+
+
+def session_of(context: Context, kernel: Kernel, number: int | None) -> Session | None:
+    """The session of a version, or the last one; None for a version that was saved without running.
+
+    Raises:
+        Refusal: 404, no such version.
+    """
+    if number is not None and context.world.version(kernel, number) is None:
+        raise Refusal(404, f"Version v{number} of {kernel.ref} not found")
+    return context.world.session_of(kernel, number)
+
+
+def get_session_status(context: Context, call: Call) -> dict[str, object]:
+    """Status of one version's session."""
+    kernel = readable(context, call.user, call.fields.kernel())
+    session = session_of(context, kernel, call.fields.version() or kernel.current)
+    if session is None:
+        return {"status": SessionStatus.NEW_SCRIPT.value}
+    answer: dict[str, object] = {"status": session.status.value}
+    if session.message:
+        answer["failureMessage"] = session.message
+    return answer
+
+
+def list_session_output(context: Context, call: Call) -> dict[str, object]:
+    """Files with signed URLs, and the log; nothing of a session that lives."""
+    offset, size = call.fields.page()
+    kernel = readable(context, call.user, call.fields.kernel())
+    session = session_of(context, kernel, call.fields.version())
+    answer: dict[str, object] = {"files": []}
+    if session is None or not session.status.terminal:
+        return answer
+    folder = context.sessions.folder(session)
+    outputs = read_listing(folder)
+    answer["files"] = [
+        {"fileName": o.name, "url": context.signed_url(call.base, session.id, o.name)}
+        for o in outputs[offset : offset + size]
+    ]
+    if offset == 0:
+        answer["log"] = whole_log(folder.log)
+    if offset + size < len(outputs):
+        answer["nextPageToken"] = str(offset + size)
+    return answer
+
+
+def list_files(context: Context, call: Call) -> dict[str, object]:
+    """Names, sizes and dates of the output's files."""
+    offset, size = call.fields.page()
+    kernel = readable(context, call.user, call.fields.kernel())
+    session = session_of(context, kernel, call.fields.version())
+    outputs: list[Output] = []
+    if session is not None and session.status.terminal:
+        outputs = read_listing(context.sessions.folder(session))
+    answer: dict[str, object] = {
+        "files": [
+            {"name": o.name, "size": o.size, "creationDate": timestamp(o.modified)}
+            for o in outputs[offset : offset + size]
+        ]
+    }
+    if offset + size < len(outputs):
+        answer["nextPageToken"] = str(offset + size)
+    return answer
+
+
+def get_kernel(context: Context, call: Call) -> dict[str, object]:
+    """Settings and source of one version."""
+    kernel = readable(context, call.user, call.fields.kernel())
+    number = call.fields.version() or kernel.current
+    version = context.world.version(kernel, number)
+    if version is None:
+        raise Refusal(404, f"Version v{number} of {kernel.ref} not found")
+    settings = version.settings
+    return {
+        "metadata": _summary(context, kernel)
+        | {
+            "language": settings.language,
+            "kernelType": settings.kernel_type,
+            "isPrivate": kernel.private,
+            "enableGpu": settings.gpu,
+            "enableTpu": False,
+            "enableInternet": settings.internet,
+            "machineShape": settings.machine_shape or "",
+            "dockerImage": settings.docker_image or "",
+            "datasetDataSources": list(settings.datasets),
+            "kernelDataSources": list(settings.kernels),
+            "competitionDataSources": list(settings.competitions),
+            "modelDataSources": [],
+            "categoryIds": [],
+            "currentVersionNumber": kernel.current,
+        },
+        "blob": {
+            "source": version.source,
+            "language": settings.language,
+            "kernelType": settings.kernel_type,
+            "slug": kernel.ref.slug,
+        },
+    }
+
+
+def _summary(context: Context, kernel: Kernel) -> dict[str, object]:
+    version = context.world.version(kernel, kernel.current)
+    return {
+        "id": kernel.id,
+        "ref": str(kernel.ref),
+        "title": kernel.title,
+        "author": kernel.ref.owner,
+        "slug": kernel.ref.slug,
+        "lastRunTime": timestamp(version.created if version else kernel.created),
+        "totalVotes": 0,
+    }
+
+
+def list_kernels(context: Context, call: Call) -> dict[str, object]:
+    """One's own kernels (``group`` PROFILE), or all that one may see; the one pushed to last comes first."""
+    fields = call.fields
+    owner = call.user if fields.text("group") == "PROFILE" else fields.text("user")
+    search, page = fields.text("search").lower(), fields.integer("page") or 1
+    offset, size = fields.page()
+    offset = offset or max(0, page - 1) * size
+    found = [
+        kernel
+        for kernel in context.world.kernels()
+        if (not owner or kernel.ref.owner == owner)
+        and (not kernel.private or kernel.ref.owner == call.user)
+        and (search in kernel.title.lower() or search in kernel.ref.slug)
+    ]
+    answer: dict[str, object] = {"kernels": [_summary(context, k) for k in found[offset : offset + size]]}
+    if offset + size < len(found):
+        answer["nextPageToken"] = str(offset + size)
+    return answer
+
+
+def _own(context: Context, call: Call) -> Kernel:
+    kernel = context.world.kernel(call.fields.kernel())
+    if kernel is None or kernel.ref.owner != call.user:
+        raise denied()
+    return kernel
+
+
+async def delete_kernel(context: Context, call: Call) -> dict[str, object]:
+    """Ends its sessions and takes everything with it."""
+    kernel = _own(context, call)
+    until = context.clock.now() + _DELETE_PATIENCE_S
+    while True:
+        sessions = [s for s in context.world.sessions() if s.kernel == kernel.ref]
+        live = [s for s in sessions if not s.status.terminal]
+        if not live:
+            break
+        if context.clock.now() > until:
+            raise Refusal(503, f"A session of {kernel.ref} does not end.")
+        for session in live:
+            if session.status is not SessionStatus.CANCEL_REQUESTED:
+                context.sessions.cancel(session)
+        await asyncio.sleep(0.02)  # others are answered meanwhile, and may even push
+        context.sessions.refresh()
+    context.world.remove_kernel(kernel)
+    for session in sessions:
+        remove_tree(context.sessions.folder(session).path)
+    return {}
+
+
+def cancel_session(context: Context, call: Call) -> dict[str, object]:
+    """Ends a session; its number is known only to the session itself (``KAGGLE_CONTAINER_NAME``)."""
+    number = call.fields.integer("kernelSessionId")
+    session = context.world.session(number) if number is not None else None
+    if session is None:
+        raise Refusal(404, f"Session {number} not found")
+    if session.kernel.owner != call.user:
+        raise denied()
+    if not session.status.terminal:
+        context.sessions.cancel(session)
+    return {}
+
+
+def download_output(context: Context, call: Call) -> RedirectResponse:
+    """A redirect to one file of a version's output."""
+    fields = call.fields
+    kernel = readable(context, call.user, fields.kernel("ownerSlug"))
+    session = session_of(context, kernel, fields.integer("versionNumber"))
+    name = fields.text("filePath")
+    if not name:
+        raise Refusal(501, "DownloadKernelOutput without filePath is not served by the local Kaggle.")
+    if session is None or all(o.name != name for o in read_listing(context.sessions.folder(session))):
+        raise Refusal(404, f"{name[:200]!r} is not in the output")
+    return RedirectResponse(context.signed_url(call.base, session.id, name), status_code=302)
+
+
+def quota(context: Context, call: Call) -> dict[str, object]:
+    """The weekly GPU quota."""
+    used, reserved = gpu_time(context, call.user)
+    return {
+        "quotaRefreshTime": timestamp(quota_refresh(context.clock.now())),
+        "gpuQuota": {
+            "timeUsed": duration(used),
+            "timeReserved": duration(reserved),
+            "totalTimeAllowed": duration(context.knobs.gpu_quota_hours * 3600),
+            "hasEverRun": used > 0,
+        },
+        "tpuQuota": {"timeUsed": "0s", "timeReserved": "0s", "totalTimeAllowed": "72000s"},
+    }
+
+
+Handler = Callable[[Context, Call], object]
+"""Answers a call with a JSON object or a response, perhaps through a coroutine."""
+
+HANDLERS: dict[str, Handler] = {
+    "GetKernelSessionStatus": get_session_status,
+    "ListKernelSessionOutput": list_session_output,
+    "ListKernelFiles": list_files,
+    "GetKernel": get_kernel,
+    "ListKernels": list_kernels,
+    "DeleteKernel": delete_kernel,
+    "CancelKernelSession": cancel_session,
+    "DownloadKernelOutput": download_output,
+    "GetAcceleratorQuotaStatistics": quota,
+}

@@ -1,0 +1,111 @@
+"""A session's output: what is left of the working folder once it's over, and its listing.
+
+The listing is taken once and kept; only what it names is ever served.
+"""
+
+import html
+import json
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kaggle_orchestrator.localkaggle.sessionlog import whole_log
+from kaggle_orchestrator.localkaggle.spec import SessionFolder
+from kaggle_orchestrator.protocol import write_atomic
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One file: its POSIX path below the working folder, its size in bytes, when it was written."""
+
+    name: str
+    size: int
+    modified: float
+
+
+def settle_output(folder: SessionFolder, *, keep: bool) -> None:
+    """Take the listing, or drop the output; may be repeated after a crash."""
+    if folder.listing.exists():
+        return
+    if not keep:
+        remove_tree(folder.working)
+        folder.working.mkdir(parents=True)
+    outputs = _scan(folder.working)
+    write_atomic(folder.listing, json.dumps([(o.name, o.size, o.modified) for o in outputs]).encode())
+
+
+def add_extras(folder: SessionFolder, script: str) -> None:
+    """What a mounted output holds besides the files. Called after the listing, which Kaggle leaves them out of."""
+    source = (folder.source / script).read_text(encoding="utf-8")
+    log = whole_log(folder.log)
+    page = f"<!DOCTYPE html><meta charset=utf-8><title>results</title><pre>{html.escape(log)}</pre>\n"
+    extras = {"__script__.py": source, "__results__.html": page, "__output__.json": log, "custom.css": ""}
+    for name, text in extras.items():
+        path = folder.working / name
+        if not os.path.lexists(path):
+            path.write_text(text, encoding="utf-8")
+
+
+def read_listing(folder: SessionFolder) -> list[Output]:
+    """The output's files, sorted by name; none while the session lives."""
+    try:
+        return [Output(*item) for item in json.loads(folder.listing.read_text(encoding="utf-8"))]
+    except FileNotFoundError:
+        return []
+
+
+def make_read_only(root: Path) -> None:
+    """Take the write permission away from a folder and all below it; where mounts are links, that's all there is."""
+    for path in (*_below(root), root):
+        path.chmod(path.stat().st_mode & ~0o222)
+
+
+def remove_tree(root: Path) -> None:
+    """Remove a folder, read-only ones below it included; nothing happens if it isn't there."""
+    if not root.exists():
+        return
+    root.chmod(0o700)
+    for path in _below(root):
+        if path.is_dir():
+            path.chmod(0o700)
+    shutil.rmtree(root)
+
+
+def _below(root: Path) -> Iterator[Path]:
+    """Folders, then what is in them, without links; folders may be opened up as they come."""
+    for parent, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            if not path.is_symlink():
+                yield path
+
+
+def _scan(root: Path) -> list[Output]:
+    found = []
+    root.chmod(0o755)
+    for path in _below(root):
+        status, name = path.lstat(), path.relative_to(root).as_posix()
+        if stat.S_ISDIR(status.st_mode):
+            path.chmod(0o755)
+        elif not stat.S_ISREG(status.st_mode):
+            continue
+        elif not _is_utf8(name):
+            _log.warning("left out of the output: %r is not UTF-8", name)
+        else:
+            path.chmod(status.st_mode | 0o444)
+            found.append(Output(name, status.st_size, status.st_mtime))
+    return sorted(found, key=lambda output: output.name)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""Sources of a kernel: which of them Kaggle accepts, and what a session then finds below ``/kaggle/input``."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kaggle_orchestrator.localkaggle.knobs import MountLayout
+from kaggle_orchestrator.localkaggle.spec import Mount, SessionFolder
+from kaggle_orchestrator.localkaggle.wire import is_name
+from kaggle_orchestrator.localkaggle.world import Settings, World
+from kaggle_orchestrator.models import KernelRef
+
+COMPETITIONS = "competitions"
+"""Owner of competitions' data among the datasets."""
+_FOLDERS = {"datasets", "notebooks", COMPETITIONS, "models"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Sources sorted into those that are accepted and those that aren't."""
+
+    datasets: tuple[str, ...]
+    kernels: tuple[str, ...]
+    competitions: tuple[str, ...]
+    invalid_datasets: tuple[str, ...]
+    invalid_kernels: tuple[str, ...]
+    invalid_competitions: tuple[str, ...]
+
+
+def sort_sources(
+    world: World,
+    user: str,
+    target: KernelRef,
+    datasets: Iterable[str],
+    kernels: Iterable[str],
+    competitions: Iterable[str],
+) -> Sources:
+    """Look each source up. The kernel itself is dropped without a word, as Kaggle does."""
+    good: dict[str, list[str]] = {"d": [], "k": [], "c": []}
+    bad: dict[str, list[str]] = {"d": [], "k": [], "c": []}
+    for name in dict.fromkeys(datasets):
+        parts = _split(name)
+        known = parts is not None and world.dataset(*parts) is not None and parts[0] != COMPETITIONS
+        (good if known else bad)["d"].append(name)
+    for name in dict.fromkeys(kernels):
+        parts = _split(name)
+        kernel = world.kernel(KernelRef(parts[0], parts[1].lower())) if parts else None
+        if kernel and kernel.ref == target:
+            continue
+        allowed = kernel is not None and (kernel.ref.owner == user or not kernel.private)
+        (good if allowed else bad)["k"].append(name)
+    for name in dict.fromkeys(competitions):
+        known = is_name(name) and world.dataset(COMPETITIONS, name) is not None
+        (good if known else bad)["c"].append(name)
+    return Sources(
+        *(tuple(good[kind]) for kind in "dkc"),
+        *(tuple(bad[kind]) for kind in "dkc"),
+    )
+
+
+def mounts(world: World, root: Path, settings: Settings, layout: MountLayout) -> tuple[Mount, ...]:
+    """What a session of these settings gets if it starts now: of kernels, the last version that ended well."""
+    found: dict[str, Mount] = {}
+    for source, slug, place in _folders(world, root, settings):
+        targets = []
+        if layout is not MountLayout.OWNER and slug not in _FOLDERS:
+            targets.append(slug)
+        if layout is not MountLayout.FLAT:
+            targets.append(place)
+        for target in targets:
+            found.setdefault(target, Mount(str(source), target))
+    return tuple(found.values())
+
+
+def _folders(world: World, root: Path, settings: Settings) -> Iterator[tuple[Path, str, str]]:
+    for name in settings.datasets:
+        parts = _split(name)
+        dataset = world.dataset(*parts) if parts else None
+        if dataset:
+            folder = dataset_folder(root, dataset.owner, dataset.slug, dataset.version)
+            yield folder, dataset.slug, f"datasets/{dataset.owner}/{dataset.slug}"
+    for slug in settings.competitions:
+        dataset = world.dataset(COMPETITIONS, slug)
+        if dataset:
+            yield dataset_folder(root, COMPETITIONS, slug, dataset.version), slug, f"{COMPETITIONS}/{slug}"
+    for name in settings.kernels:
+        parts = _split(name)
+        kernel = world.kernel(KernelRef(parts[0], parts[1].lower())) if parts else None
+        session = world.last_complete(kernel) if kernel else None
+        if kernel and session:
+            ref = kernel.ref
+            yield session_folder(root, session.id).working, ref.slug, f"notebooks/{ref.owner}/{ref.slug}"
+
+
+def session_folder(root: Path, session: int) -> SessionFolder:
+    """Where a session's files lie."""
+    return SessionFolder(root / "sessions" / str(session))
+
+
+def dataset_folder(root: Path, owner: str, slug: str, version: int) -> Path:
+    """Where a dataset version's files lie."""
+    return root / "datasets" / owner / slug / str(version)
+
+
+def _split(name: str) -> tuple[str, str, int | None] | None:
+    """``owner/slug`` or ``owner/slug/version``."""
+    parts = name.split("/")
+    if len(parts) not in (2, 3) or not is_name(parts[0]) or not is_name(parts[1]):
+        return None
+    if len(parts) == 2:
+        return parts[0], parts[1], None
+    version = parts[2]
+    return (parts[0], parts[1], int(version)) if version.isascii() and version.isdigit() and len(version) < 9 else None

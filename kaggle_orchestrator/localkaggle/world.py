@@ -1,0 +1,375 @@
+"""The state of the local Kaggle's world: accounts' kernels, versions, sessions, datasets, faults, in one SQLite file.
+
+Every change is one transaction in WAL mode, so a server killed at any point leaves the world as it was before or
+after a change. Used from one thread.
+"""
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kaggle_orchestrator.models import KernelRef, SessionStatus
+from kaggle_orchestrator.protocol.jsonable import from_jsonable, to_jsonable
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS kernels (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, slug TEXT NOT NULL, title TEXT NOT NULL,
+    private INTEGER NOT NULL, created REAL NOT NULL, UNIQUE (owner, slug));
+CREATE TABLE IF NOT EXISTS versions (
+    kernel INTEGER NOT NULL REFERENCES kernels ON DELETE CASCADE, number INTEGER NOT NULL, source TEXT NOT NULL,
+    settings TEXT NOT NULL, created REAL NOT NULL, PRIMARY KEY (kernel, number));
+CREATE TABLE IF NOT EXISTS sessions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, kernel INTEGER NOT NULL REFERENCES kernels ON DELETE CASCADE,
+    version INTEGER NOT NULL, gpu INTEGER NOT NULL, limit_s REAL NOT NULL, created REAL NOT NULL,
+    status TEXT NOT NULL, message TEXT NOT NULL DEFAULT '', started REAL, ended REAL, UNIQUE (kernel, version));
+CREATE TABLE IF NOT EXISTS usage (owner TEXT NOT NULL, ended REAL NOT NULL, gpu_s REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS datasets (
+    owner TEXT NOT NULL, slug TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL, files TEXT NOT NULL,
+    created REAL NOT NULL, PRIMARY KEY (owner, slug, version));
+CREATE TABLE IF NOT EXISTS interpreters (kernel TEXT PRIMARY KEY, interpreter TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS faults (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, fault TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0,
+    fired INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', 1000
+    WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'sessions');
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel; ``current`` is the number of its latest version."""
+
+    id: int
+    ref: KernelRef
+    title: str
+    private: bool
+    created: float
+    current: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a push set, besides the source. Sources are those that Kaggle accepted."""
+
+    language: str
+    kernel_type: str
+    gpu: bool
+    internet: bool
+    machine_shape: str | None
+    docker_image: str | None
+    datasets: tuple[str, ...]
+    competitions: tuple[str, ...]
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a kernel."""
+
+    kernel: Kernel
+    number: int
+    source: str
+    settings: Settings
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The execution of one version. Times in seconds since the epoch."""
+
+    id: int
+    kernel: KernelRef
+    version: int
+    gpu: bool
+    limit_s: float
+    created: float
+    status: SessionStatus
+    message: str
+    started: float | None
+    ended: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFile:
+    """A file of a dataset, by its POSIX path."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One version of a dataset; a competition's owner is ``competitions``."""
+
+    owner: str
+    slug: str
+    version: int
+    digest: str
+    files: tuple[DatasetFile, ...]
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python that sessions run with, and the folders it needs (``sys.prefix``, ``sys.base_prefix``)."""
+
+    python: str
+    prefixes: tuple[str, ...]
+
+
+class World:
+    """The world kept in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+        self._db = sqlite3.connect(root / "world.sqlite", isolation_level=None, timeout=10)
+        self._db.row_factory = sqlite3.Row
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """All changes within take place, or none."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        return self._db.execute(sql, values).fetchall()
+
+    def _row(self, sql: str, *values: object) -> sqlite3.Row | None:
+        row: sqlite3.Row | None = self._db.execute(sql, values).fetchone()
+        return row
+
+    def _run(self, sql: str, *values: object) -> int:
+        return self._db.execute(sql, values).lastrowid or 0
+
+    # Kernels and versions
+
+    def kernel(self, ref: KernelRef) -> Kernel | None:
+        """By name."""
+        row = self._row(f"{_KERNEL} WHERE k.owner = ? AND k.slug = ?", ref.owner, ref.slug)
+        return _kernel(row) if row else None
+
+    def kernel_by_id(self, number: int) -> Kernel | None:
+        """By number."""
+        row = self._row(f"{_KERNEL} WHERE k.id = ?", number)
+        return _kernel(row) if row else None
+
+    def kernels(self) -> list[Kernel]:
+        """All, the one pushed to last first."""
+        return [_kernel(r) for r in self._rows(f"{_KERNEL} ORDER BY last DESC, k.id DESC")]
+
+    def title_taken(self, owner: str, title: str, *, besides: int | None) -> bool:
+        """Whether another kernel of the owner has this title."""
+        row = self._row("SELECT id FROM kernels WHERE owner = ? AND title = ?", owner, title)
+        return row is not None and row["id"] != besides
+
+    def add_kernel(self, ref: KernelRef, title: str, private: bool, now: float) -> Kernel:
+        """Make a kernel without a version."""
+        sql = "INSERT INTO kernels (owner, slug, title, private, created) VALUES (?, ?, ?, ?, ?)"
+        self._run(sql, ref.owner, ref.slug, title, private, now)
+        kernel = self.kernel(ref)
+        assert kernel
+        return kernel
+
+    def update_kernel(self, kernel: Kernel, title: str, private: bool) -> None:
+        """Set what each push sets."""
+        self._run("UPDATE kernels SET title = ?, private = ? WHERE id = ?", title, private, kernel.id)
+
+    def remove_kernel(self, kernel: Kernel) -> None:
+        """With versions and sessions; the quota it used stays used."""
+        self._run("DELETE FROM kernels WHERE id = ?", kernel.id)
+
+    def add_version(self, kernel: Kernel, source: str, settings: Settings, now: float) -> int:
+        """Make the next version and return its number."""
+        number = kernel.current + 1
+        sql = "INSERT INTO versions (kernel, number, source, settings, created) VALUES (?, ?, ?, ?, ?)"
+        self._run(sql, kernel.id, number, source, json.dumps(to_jsonable(settings)), now)
+        return number
+
+    def version(self, kernel: Kernel, number: int) -> Version | None:
+        """One version."""
+        row = self._row("SELECT * FROM versions WHERE kernel = ? AND number = ?", kernel.id, number)
+        if not row:
+            return None
+        settings = from_jsonable(Settings, json.loads(row["settings"]))
+        return Version(kernel, row["number"], row["source"], settings, row["created"])
+
+    # Sessions
+
+    def add_session(self, kernel: Kernel, version: int, gpu: bool, limit_s: float, now: float) -> Session:
+        """A session that waits for its start."""
+        sql = "INSERT INTO sessions (kernel, version, gpu, limit_s, created, status) VALUES (?, ?, ?, ?, ?, ?)"
+        number = self._run(sql, kernel.id, version, gpu, limit_s, now, SessionStatus.QUEUED.value)
+        session = self.session(number)
+        assert session
+        return session
+
+    def session(self, number: int) -> Session | None:
+        """By number."""
+        row = self._row(f"{_SESSION} WHERE s.id = ?", number)
+        return _session(row) if row else None
+
+    def session_of(self, kernel: Kernel, version: int | None) -> Session | None:
+        """Of one version, or the last one that there is."""
+        if version is None:
+            row = self._row(f"{_SESSION} WHERE s.kernel = ? ORDER BY s.version DESC LIMIT 1", kernel.id)
+        else:
+            row = self._row(f"{_SESSION} WHERE s.kernel = ? AND s.version = ?", kernel.id, version)
+        return _session(row) if row else None
+
+    def last_complete(self, kernel: Kernel) -> Session | None:
+        """The last version that ended well: the one whose output mounts."""
+        where = "WHERE s.kernel = ? AND s.status = ? ORDER BY s.version DESC LIMIT 1"
+        row = self._row(f"{_SESSION} {where}", kernel.id, SessionStatus.COMPLETE.value)
+        return _session(row) if row else None
+
+    def sessions(self, *, live: bool = False) -> list[Session]:
+        """All, or those that haven't ended; in order of their start."""
+        where = "WHERE s.ended IS NULL " if live else ""
+        return [_session(r) for r in self._rows(f"{_SESSION} {where}ORDER BY s.id")]
+
+    def mark(self, session: Session, status: SessionStatus) -> None:
+        """Set the status of a session that goes on."""
+        self._run("UPDATE sessions SET status = ? WHERE id = ?", status.value, session.id)
+
+    def mark_started(self, session: Session, now: float) -> None:
+        """It runs."""
+        sql = "UPDATE sessions SET status = ?, started = ? WHERE id = ?"
+        self._run(sql, SessionStatus.RUNNING.value, now, session.id)
+
+    def mark_ended(self, session: Session, status: SessionStatus, message: str, started: float, ended: float) -> None:
+        """It's over; what it used of the GPU quota is written down."""
+        with self.change():
+            sql = "UPDATE sessions SET status = ?, message = ?, started = ?, ended = ? WHERE id = ? AND ended IS NULL"
+            changed = self._db.execute(sql, (status.value, message, started, ended, session.id)).rowcount
+            if changed and session.gpu:
+                sql = "INSERT INTO usage (owner, ended, gpu_s) VALUES (?, ?, ?)"
+                self._run(sql, session.kernel.owner, ended, max(0.0, ended - started))
+
+    def gpu_used_s(self, owner: str, since: float) -> float:
+        """GPU seconds of sessions that ended after ``since``."""
+        sql = "SELECT TOTAL(gpu_s) AS used FROM usage WHERE owner = ? AND ended >= ?"
+        row = self._row(sql, owner, since)
+        return float(row["used"]) if row else 0.0
+
+    # Datasets
+
+    def dataset(self, owner: str, slug: str, version: int | None = None) -> Dataset | None:
+        """One version, or the current one."""
+        sql = "SELECT * FROM datasets WHERE owner = ? AND slug = ? "
+        if version is None:
+            row = self._row(sql + "ORDER BY version DESC LIMIT 1", owner, slug)
+        else:
+            row = self._row(sql + "AND version = ?", owner, slug, version)
+        if not row:
+            return None
+        files = tuple(DatasetFile(name, size) for name, size in json.loads(row["files"]))
+        return Dataset(owner, slug, row["version"], row["digest"], files, row["created"])
+
+    def add_dataset(self, dataset: Dataset) -> None:
+        """Its next version."""
+        sql = "INSERT INTO datasets (owner, slug, version, digest, files, created) VALUES (?, ?, ?, ?, ?, ?)"
+        files = json.dumps([(f.name, f.size) for f in dataset.files])
+        self._run(sql, dataset.owner, dataset.slug, dataset.version, dataset.digest, files, dataset.created)
+
+    # Interpreters, faults, facts
+
+    def interpreter(self, ref: KernelRef) -> Interpreter | None:
+        """The interpreter of a kernel's sessions, if one was set."""
+        row = self._row("SELECT interpreter FROM interpreters WHERE kernel = ?", str(ref))
+        return from_jsonable(Interpreter, json.loads(row["interpreter"])) if row else None
+
+    def set_interpreter(self, ref: KernelRef, interpreter: Interpreter | None) -> None:
+        """Set or forget it."""
+        with self.change():
+            self._run("DELETE FROM interpreters WHERE kernel = ?", str(ref))
+            if interpreter is not None:
+                document = json.dumps(to_jsonable(interpreter))
+                self._run("INSERT INTO interpreters (kernel, interpreter) VALUES (?, ?)", str(ref), document)
+
+    def add_faults(self, faults: Sequence[Mapping[str, Any]]) -> None:
+        """All, or none."""
+        with self.change():
+            for fault in faults:
+                self._run("INSERT INTO faults (fault) VALUES (?)", json.dumps(fault))
+
+    def faults(self) -> list[tuple[int, Any]]:
+        """Number and document of each fault that may still fire."""
+        return [
+            (r["id"], json.loads(r["fault"])) for r in self._rows("SELECT * FROM faults WHERE fired = 0 ORDER BY id")
+        ]
+
+    def count_fault(self, number: int) -> int:
+        """One more occasion for a fault; how many there were."""
+        self._run("UPDATE faults SET seen = seen + 1 WHERE id = ?", number)
+        row = self._row("SELECT seen FROM faults WHERE id = ?", number)
+        return int(row["seen"]) if row else 0
+
+    def mark_fired(self, number: int) -> None:
+        """It fired."""
+        self._run("UPDATE faults SET fired = 1 WHERE id = ?", number)
+
+    def fact(self, name: str) -> Any:
+        """A remembered JSON value, or None."""
+        row = self._row("SELECT value FROM facts WHERE name = ?", name)
+        return json.loads(row["value"]) if row else None
+
+    def set_fact(self, name: str, value: object) -> None:
+        """Remember a JSON value."""
+        self._run("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", name, json.dumps(value))
+
+    def secret(self) -> bytes:
+        """The key that signs download URLs; made once, so that URLs outlive a restart."""
+        if self.fact("secret") is None:
+            self.set_fact("secret", secrets.token_hex(32))
+        return bytes.fromhex(self.fact("secret"))
+
+
+_KERNEL = """
+SELECT k.*, (SELECT MAX(number) FROM versions v WHERE v.kernel = k.id) AS current,
+       (SELECT MAX(created) FROM versions v WHERE v.kernel = k.id) AS last
+FROM kernels k
+"""
+_SESSION = "SELECT s.*, k.owner, k.slug FROM sessions s JOIN kernels k ON k.id = s.kernel"
+
+
+def _kernel(row: sqlite3.Row) -> Kernel:
+    ref = KernelRef(row["owner"], row["slug"])
+    return Kernel(row["id"], ref, row["title"], bool(row["private"]), row["created"], row["current"] or 0)
+
+
+def _session(row: sqlite3.Row) -> Session:
+    return Session(
+        id=row["id"],
+        kernel=KernelRef(row["owner"], row["slug"]),
+        version=row["version"],
+        gpu=bool(row["gpu"]),
+        limit_s=row["limit_s"],
+        created=row["created"],
+        status=SessionStatus(row["status"]),
+        message=row["message"],
+        started=row["started"],
+        ended=row["ended"],
+    )

@@ -1,0 +1,242 @@
+"""What ``run.loader`` returns: an iterable over batches that knows its position and goes on from it.
+
+A pass is one iteration over the data; passes are numbered over the whole training. After a restore a pass that was
+open goes on behind the last batch it gave out, and one that was finished in the current epoch gives out nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, default_collate
+
+from kaggle_orchestrator.protocol import KgoError
+from kaggle_orchestrator.runtime.training.batches import Maker, Order, Place, Queue, Sampled, Shuffled, WorkerInit
+from kaggle_orchestrator.runtime.training.rng import derive
+
+_REFUSED = {
+    "sampler": "make a DataLoader with it and hand that to run.loader",
+    "batch_sampler": "make a DataLoader with it and hand that to run.loader",
+    "generator": "kgo seeds the order itself",
+    "dataset": "it is the first argument",
+    "in_order": "batches in the order of their completion can't be repeated",
+}
+
+
+class Gate(Protocol):
+    """The training, as a loader sees it."""
+
+    def between_batches(self, loader: "Loader", left: int) -> None:
+        """All of the body of the last batch has run, the next isn't fetched; ``left`` batches are left."""
+
+    def arrived(self, loader: "Loader") -> None:
+        """A pass goes on at the position of the checkpoint."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """A pass that is open.
+
+    Attributes:
+        number: From 0 over the whole training.
+        delivered: Batches given out.
+        fresh: Whether the last batch given out has been trained on (``run.step`` was called) since.
+        stepped: Whether any has.
+        endless: Whether it belongs to ``Loader.endless``.
+        body: The epoch's body (or the step's) in which it was opened, counted from 1 in this process.
+    """
+
+    number: int
+    delivered: int
+    body: int
+    endless: bool
+    fresh: bool = False
+    stepped: bool = False
+
+
+class Loader:
+    """Batches of a data set, exact across legs. Made by ``run.loader``; iterate over it as over a DataLoader."""
+
+    def __init__(self, data: Any, place: Place, gate: Gate, options: Mapping[str, Any]) -> None:
+        settings, self._order = (
+            _from_loader(data, place) if isinstance(data, DataLoader) else _new(data, place, options)
+        )
+        self._gate = gate
+        self._place = place
+        self._queue = Queue()
+        self._generator = torch.Generator()
+        self._torch: DataLoader[Any] = DataLoader(
+            Maker(settings.pop("dataset"), settings.pop("collate_fn"), place),
+            batch_size=None,
+            sampler=self._queue,
+            collate_fn=_as_it_is,
+            worker_init_fn=WorkerInit(settings.pop("worker_init_fn", None)),
+            generator=self._generator,
+            **settings,
+        )
+        self._next = 0
+        self._body = 0
+        self._body_first = 0
+        self._finished: list[int] = []
+        self._resume: dict[int, int | None] = {}
+        self._arrival_next = 0
+        self.open_pass: Pass | None = None
+
+    def __len__(self) -> int:
+        """Batches in a pass."""
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._run_pass(endless=False)
+
+    @property
+    def dataset(self) -> Any:
+        """The data set."""
+        return self._torch.dataset.dataset  # type: ignore[attr-defined]
+
+    @property
+    def position(self) -> int:
+        """Batches given out in the current pass: 1 for the first, ``len(loader)`` for the last; 0 outside a pass.
+
+        Unlike ``enumerate``, it is right after a resume.
+        """
+        return 0 if self.open_pass is None else self.open_pass.delivered
+
+    def endless(self) -> Iterator[Any]:
+        """Pass after pass without an end, for loops over ``run.steps``."""
+        while True:
+            yield from self._run_pass(endless=True)
+
+    def stepped(self) -> None:
+        """``run.step`` was called: the batch given out last counts as trained on."""
+        if self.open_pass is not None and self.open_pass.delivered:
+            self.open_pass.fresh = self.open_pass.stepped = True
+
+    def begin_body(self) -> None:
+        """An epoch (or a step of ``run.steps``) begins."""
+        self._body += 1
+        self._body_first = self._next
+        self._finished.clear()
+
+    def resumable(self) -> bool:
+        """Whether the epoch's body, run again from its top, comes back to the open pass."""
+        return self.open_pass is not None and not self.open_pass.endless and self.open_pass.body == self._body
+
+    def state(self) -> dict[str, Any]:
+        """The position, for a checkpoint: numbers and lists only."""
+        open_ = None
+        if here := self.open_pass:
+            carried = here.endless or here.body != self._body
+            open_ = {"pass": here.number, "delivered": here.delivered, "step": here.stepped, "carried": carried}
+        return {
+            "batches": len(self),
+            "body_first": self._body_first,
+            "next": self._next,
+            "finished": list(self._finished),
+            "open": open_,
+        }
+
+    def restore(self, state: Mapping[str, Any], *, mid_body: bool) -> None:
+        """Take the position of a checkpoint.
+
+        Args:
+            state: What ``state`` returned.
+            mid_body: Whether it was taken in the midst of an epoch's body, which then runs from its top again:
+                passes that trained are resumed or, if finished, empty; others run again in full.
+        """
+        open_ = state["open"]
+        if open_ and (open_["carried"] or not mid_body):  # it is older than what runs again: it simply goes on
+            self._next, self._resume = open_["pass"], {open_["pass"]: open_["delivered"]}
+        elif mid_body:
+            self._next, self._resume = state["body_first"], dict.fromkeys(state["finished"])
+            if open_ and open_["step"]:
+                self._resume[open_["pass"]] = open_["delivered"]
+        else:
+            self._next, self._resume = state["next"], {}
+        self._arrival_next = state["next"]
+
+    def catch_up(self) -> None:
+        """The training has arrived at the position of the checkpoint: passes go on counting from there."""
+        pending = [number for number, delivered in self._resume.items() if delivered is not None]
+        self._next = pending[0] if pending else max(self._next, self._arrival_next)
+
+    def close(self) -> None:
+        """End workers that persist."""
+        self.open_pass = None
+        self._torch._iterator = None
+
+    def _run_pass(self, *, endless: bool) -> Iterator[Any]:
+        number, self._next = self._next, self._next + 1
+        resumed = number in self._resume
+        delivered = self._resume.pop(number, 0)
+        if delivered is None:
+            self._finished.append(number)
+            return
+        batches = self._order.of(number)
+        if not len(batches):
+            raise KgoError(
+                "a loader has no batch to give out", hint="The data set is empty, or drop_last drops it all."
+            )
+        here = Pass(number, delivered, self._body, endless, stepped=resumed)
+        self.open_pass = here
+        try:
+            if resumed:
+                self._gate.arrived(self)
+            self._queue.load(number, batches, delivered)
+            # Its own generator: DataLoader would draw the workers' seed from the training's.
+            self._generator.manual_seed(derive("workers", self._place.seed, self._place.loader, number))
+            made: Iterator[Any] = iter(self._torch) if delivered < len(batches) else iter(())
+            while True:
+                self._gate.between_batches(self, left=len(batches) - here.delivered)
+                here.fresh = False
+                if here.delivered == len(batches):
+                    return
+                batch = next(made)
+                here.delivered += 1
+                yield batch
+                if self.open_pass is not here:
+                    raise KgoError("this pass over a loader was ended by a newer one over the same loader")
+        finally:
+            if self.open_pass is here:
+                self.open_pass = None
+                if here.stepped and not endless:
+                    self._finished.append(number)
+
+
+def _new(data: Any, place: Place, options: Mapping[str, Any]) -> tuple[dict[str, Any], Order]:
+    options = dict(options)
+    for name in options:
+        if name in _REFUSED:
+            raise KgoError(f"run.loader({name}=…): {_REFUSED[name]}")
+    if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+        raise KgoError(
+            f"run.loader: a {type(data).__name__} can't be entered in the middle",
+            hint="Exact resume needs a map-style data set: __len__() and __getitem__(index).",
+        )
+    size = options.pop("batch_size", None)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise KgoError(f"run.loader(dataset, batch_size={size!r}): how many samples make a batch?")
+    order = Shuffled(place, len(data), size, options.pop("shuffle", True), options.pop("drop_last", False))
+    collate = options.pop("collate_fn", None) or default_collate
+    return {"dataset": data, "collate_fn": collate, **options}, order
+
+
+def _from_loader(loader: DataLoader[Any], place: Place) -> tuple[dict[str, Any], Order]:
+    if isinstance(loader.dataset, IterableDataset):
+        raise KgoError(
+            "run.loader: an IterableDataset can't be entered in the middle",
+            hint="Exact resume needs a map-style data set: __len__() and __getitem__(index).",
+        )
+    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    if not hasattr(sampler, "__len__"):
+        raise KgoError(f"run.loader: {type(sampler).__name__} has no length, so its passes have no end")
+    names = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
+    settings = {name: getattr(loader, name) for name in (*names, "persistent_workers", "dataset", "collate_fn")}
+    if loader.num_workers:
+        settings["prefetch_factor"] = loader.prefetch_factor
+    return settings, Sampled(place, loader)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

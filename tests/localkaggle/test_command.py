@@ -1,0 +1,100 @@
+"""``kgo local``: serve in the foreground, ps, stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner
+
+from kaggle_orchestrator.cli.local import command
+from kaggle_orchestrator.localkaggle import background
+from tests.localkaggle.client import SLEEPS, Client, processes, until
+
+KGO = [sys.executable, "-c", "from kaggle_orchestrator.cli import main; main()"]
+
+
+@contextmanager
+def serving(home: Path, *arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    process = subprocess.Popen(
+        [*KGO, "local", "serve", *arguments],
+        env=os.environ | {"KGO_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+        background.stop(home)
+
+
+def test_serve_prints_its_address_and_ends_cleanly_with_its_sessions(tmp_path: Path) -> None:
+    marker = f"kgo-test-{uuid4().hex}"
+    with serving(tmp_path, "--knob", "cpu_sessions=1") as (process, url):
+        client = Client(url)
+        client.push("in-front", SLEEPS.format(marker=marker))
+        until(lambda: processes(marker))
+        answer = client.rpc("SaveKernel", **client.request("one-too-many", "pass"))
+        assert answer == {"error": "Maximum batch CPU session count of 1 reached."}
+        found = background.running(tmp_path)
+        assert found
+        assert found.url == url, "the same server that --local finds"
+        with serving(tmp_path) as (second, nothing):
+            assert (nothing, second.wait(30)) == ("", 1)
+            assert second.stderr
+            assert "already serves" in second.stderr.read()
+            assert background.running(tmp_path) == found
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        assert process.stderr
+        told = process.stderr.read()
+        assert f"export KAGGLE_API_TOKEN=kgo-local KGO_ENDPOINT={url}" in told
+        assert "Sessions run" in told
+        assert "Traceback" not in told
+    assert processes(marker) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [("{", "not JSON"), ("{}", "expected a list"), ('[{"rpc": "Nope"}]', "is not one of"), ("[[]]", "an object")],
+)
+def test_bad_faults_are_refused_before_anything_starts(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "faults.json").write_text(content)
+    command_line = [*KGO, "local", "serve", "--root", str(tmp_path / "root"), "--faults", str(tmp_path / "faults.json")]
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2, done
+    assert complaint in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "root").exists()
+
+
+def test_ps_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGO_HOME", str(tmp_path))
+    runner = CliRunner()
+    empty = runner.invoke(command, ["ps", "--json"])
+    assert json.loads(empty.stdout) == {"schema": 1, "server": None, "sessions": []}
+    server = background.ensure(tmp_path)
+    try:
+        Client(server.url).ran("is-listed", "pass")
+        listed = json.loads(runner.invoke(command, ["ps", "--json"]).stdout)
+        assert listed["server"] == {"url": server.url, "pid": server.pid, "root": str(server.root)}
+        assert [(s["kernel"], s["version"], s["status"]) for s in listed["sessions"]] == [
+            ("me/is-listed", 1, "COMPLETE")
+        ]
+        assert "me/is-listed  v1  COMPLETE" in runner.invoke(command, ["ps"]).stdout
+        assert "Stopped" in runner.invoke(command, ["stop"]).stderr
+        assert background.running(tmp_path) is None
+    finally:
+        background.stop(tmp_path)
+    assert "No local Kaggle runs" in runner.invoke(command, ["stop"]).stderr

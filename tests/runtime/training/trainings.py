@@ -1,0 +1,202 @@
+"""Trainings that the tests cut: small, but with all that makes an exact resume hard.
+
+Augmentation from two generators, dropout, batch norm, AdamW, OneCycle, an average updated *after* ``run.step``, random
+numbers at the top of an epoch, and an evaluation that draws random numbers.
+"""
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
+
+import kaggle_orchestrator as kgo
+from kaggle_orchestrator.protocol import Variable
+from kaggle_orchestrator.runtime.training.digest import state_digest
+from tests.runtime.training.legs import FINAL, TRACE
+
+SAMPLES = 21
+BATCH = 5
+BATCHES = 5
+"""In a pass: the last has one sample."""
+
+
+class Noisy(Dataset[tuple[Tensor, int, int]]):
+    """Samples that differ each time, by Python's and torch's random numbers."""
+
+    def __init__(self, samples: int = SAMPLES) -> None:
+        self.x = torch.randn(samples, 6, generator=torch.Generator().manual_seed(7))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int, int]:
+        return self.x[index] * random.uniform(0.9, 1.1) + torch.randn(6) * 0.1, index % 3, index
+
+
+class Total:
+    """A user's own object with a state."""
+
+    def __init__(self) -> None:
+        self.loss = 0.0
+        self.seen = 0.0
+
+    def state_dict(self) -> dict[str, float]:
+        return {"loss": self.loss, "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.loss, self.seen = state["loss"], state["seen"]
+
+
+class Parts:
+    """What is trained, and the record of each step."""
+
+    def __init__(self, run: kgo.Run, total_steps: int) -> None:
+        self.run = run
+        self.model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+        self.scheduler = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, 0.05, total_steps=total_steps)
+        self.average = torch.optim.swa_utils.AveragedModel(self.model)
+        self.total = Total()
+        run.track(model=self.model, optimizer=self.optimizer, scheduler=self.scheduler)
+        run.track(average=self.average, total=self.total)
+
+    def train(self, x: Tensor, y: Tensor, ids: Tensor, scale: float = 1.0) -> None:
+        """One step, with its record."""
+        self.model.train()
+        loss = nn.functional.cross_entropy(self.model(x), y) * scale if len(x) > 1 else self.model[0](x).sum() * 0.01
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        rate = self.scheduler.get_last_lr()[0]
+        self.run.step(loss=loss, lr=rate)
+        # Behind run.step on purpose: a save must not come before it.
+        self.scheduler.step()
+        self.average.update_parameters(self.model)
+        self.total.loss += loss.item()
+        record = {"step": self.run.global_step, "ids": ids.tolist(), "lr": rate.hex(), "loss": loss.item().hex()}
+        with Path(TRACE).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def evaluate(self) -> float:
+        """Draws random numbers: dropout is on, and a plain DataLoader takes a seed from torch's generator."""
+        self.model.train()
+        with torch.no_grad():
+            batches = list(DataLoader(Noisy(10), batch_size=10))
+            value = sum(float(self.model(x).std()) for x, _, _ in batches)
+        self.total.seen += value
+        return value
+
+    def finish(self) -> None:
+        """Record the digest of everything at the end."""
+        tracked = {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "scheduler": self.scheduler,
+            "average": self.average,
+        }
+        digests = {name: state_digest(item.state_dict(), name) for name, item in tracked.items()}
+        after = [random.random().hex(), torch.rand(1).item().hex()]
+        record = {**digests, **self.total.state_dict(), "random": after}
+        Path(FINAL).write_text(json.dumps(record, indent=1))
+
+
+def interrupt(run: kgo.Run, *, stop_at: int | None, kill_at: int | None) -> None:
+    """At the given step: ask to stop, as the supervisor does, or die."""
+    if run.global_step == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if run.global_step == stop_at:
+        if control := os.environ.get(Variable.CONTROL):
+            (Path(control) / "stop").touch()
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def epochs(
+    total: int = 3, workers: int = 0, stop_at: int | None = None, kill_at: int | None = None, existing: str = ""
+) -> None:
+    """A loop over epochs with an evaluation; ``existing`` hands over a DataLoader with that sampler."""
+    with kgo.start(seed=3) as run:
+        data: Any = Noisy()
+        if existing == "random":
+            train = run.loader(DataLoader(data, batch_size=BATCH, shuffle=True, num_workers=workers))
+        elif existing == "weighted":
+            sampler = WeightedRandomSampler([1.0 + i for i in range(SAMPLES)], SAMPLES, generator=torch.Generator())
+            train = run.loader(DataLoader(data, batch_size=BATCH, sampler=sampler, num_workers=workers))
+        else:
+            train = run.loader(data, batch_size=BATCH, num_workers=workers)
+        parts = Parts(run, total * BATCHES)
+        for _ in run.epochs(total):
+            scale = 1 + 0.1 * torch.rand(1).item() + 0.1 * random.random()
+            for x, y, ids in train:
+                parts.train(x, y, ids, scale)
+                interrupt(run, stop_at=stop_at, kill_at=kill_at)
+            run.best(spread=parts.evaluate(), mode="max")
+        parts.finish()
+
+
+def phases(total: int = 3, workers: int = 0, stop_at: int | None = None, kill_at: int | None = None) -> None:
+    """Several loaders: one in full, then one beside an endless one, with a validation loader in their midst."""
+    with kgo.start(seed=3) as run:
+        first, second = (
+            run.loader(Noisy(11), batch_size=BATCH),
+            run.loader(Noisy(), batch_size=BATCH, num_workers=workers),
+        )
+        beside, check = run.loader(Noisy(8), batch_size=4), run.loader(Noisy(6), batch_size=3)
+        parts, extra = Parts(run, total * (3 + BATCHES)), beside.endless()
+        for _ in run.epochs(total):
+            scale = 1 + 0.01 * sum(float(x.mean()) for x, _, _ in check)
+            for x, y, ids in first:
+                parts.train(x, y, ids, scale)
+                interrupt(run, stop_at=stop_at, kill_at=kill_at)
+            for x, y, ids in second:
+                other, _, more = next(extra)
+                parts.train(x + other.mean(), y, torch.cat([ids, more]))
+                if second.position == 2:
+                    parts.total.seen += sum(float(x.sum()) for x, _, _ in check)
+                interrupt(run, stop_at=stop_at, kill_at=kill_at)
+        parts.finish()
+
+
+def zipped(total: int = 3, workers: int = 0, stop_at: int | None = None, kill_at: int | None = None) -> None:
+    """Two loaders side by side, the shorter one ends the epoch; gradients are summed over two batches."""
+    with kgo.start(seed=3) as run:
+        left = run.loader(Noisy(), batch_size=BATCH, num_workers=workers)
+        right = run.loader(Noisy(16), batch_size=4, num_workers=workers)
+        parts = Parts(run, total * BATCHES)
+        for _ in run.epochs(total):
+            kept: list[Tensor] = []
+            for (x, y, ids), (other, _, more) in zip(left, right, strict=False):
+                kept.append(other.mean())
+                if left.position % 2 == 0:
+                    parts.train(x + sum(kept), y, torch.cat([ids, more]))
+                    kept.clear()
+                    interrupt(run, stop_at=stop_at, kill_at=kill_at)
+        parts.finish()
+
+
+def steps(
+    total: int = 14, workers: int = 0, stop_at: int | None = None, kill_at: int | None = None, by_hand: bool = False
+) -> None:
+    """A loop over steps that draws on a loader without an end, or restarts it by hand."""
+    with kgo.start(seed=3) as run:
+        train = run.loader(Noisy(), batch_size=BATCH, num_workers=workers)
+        parts = Parts(run, total)
+        batches: Iterator[Any] = iter(train) if by_hand else train.endless()
+        for number in run.steps(total):
+            try:
+                x, y, ids = next(batches)
+            except StopIteration:
+                batches = iter(train)
+                x, y, ids = next(batches)
+            parts.train(x, y, ids, 1 + torch.rand(1).item())
+            interrupt(run, stop_at=stop_at, kill_at=kill_at)
+            if number % 4 == 3:
+                parts.evaluate()
+        parts.finish()
