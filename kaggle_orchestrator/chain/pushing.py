@@ -1,6 +1,5 @@
 """Making a push: the intent is durable before it leaves, and only a push that was surely refused is taken back."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -25,8 +24,6 @@ from kaggle_orchestrator.experiment import Experiment
 from kaggle_orchestrator.models import KernelRef, PushRequest
 from kaggle_orchestrator.protocol import Header, Outcome, attempt_token
 from kaggle_orchestrator.render import AttemptSpec, render
-
-log = logging.getLogger(__name__)
 
 CAP_S = 60.0
 """Seconds between tries while the account's sessions are as many as it may have."""
@@ -111,7 +108,6 @@ class Pusher:
         try:
             answer = self.kaggle.push(request)
         except (UnclearPush, BadAnswer) as error:  # it may have landed: the intent stays
-            log.warning("push of %s is unclear: %s", ref, error.message)
             self.tell(Unclear(intent, ref, error.message))
             return Wait(self.clock.now(), Why.LANDING, error.message)
         except SourcesDropped as error:

@@ -82,13 +82,12 @@ def parse_fault(data: object) -> Fault:
 
 
 def take(world: World, matches: Callable[[Fault], bool]) -> Fault | None:
-    """Count an occasion for each fault that matches; the one that is due by that, if any. It won't be due again."""
+    """Count an occasion for each fault that matches; the first one that is due by that, if any."""
     due = None
     with world.change():
         for number, document in world.faults():
             fault = parse_fault(document)
             if matches(fault) and world.count_fault(number) == fault.number and due is None:
-                world.mark_fired(number)
                 due = fault
     return due
 

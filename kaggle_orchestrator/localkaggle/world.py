@@ -33,8 +33,7 @@ CREATE TABLE IF NOT EXISTS datasets (
     created REAL NOT NULL, PRIMARY KEY (owner, slug, version));
 CREATE TABLE IF NOT EXISTS interpreters (kernel TEXT PRIMARY KEY, interpreter TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS faults (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, fault TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0,
-    fired INTEGER NOT NULL DEFAULT 0);
+    id INTEGER PRIMARY KEY AUTOINCREMENT, fault TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', 1000
     WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'sessions');
@@ -316,20 +315,14 @@ class World:
                 self._run("INSERT INTO faults (fault) VALUES (?)", json.dumps(fault))
 
     def faults(self) -> list[tuple[int, Any]]:
-        """Number and document of each fault that may still fire."""
-        return [
-            (r["id"], json.loads(r["fault"])) for r in self._rows("SELECT * FROM faults WHERE fired = 0 ORDER BY id")
-        ]
+        """Number and document of each fault, those that have fired included."""
+        return [(row["id"], json.loads(row["fault"])) for row in self._rows("SELECT * FROM faults ORDER BY id")]
 
     def count_fault(self, number: int) -> int:
         """One more occasion for a fault; how many there were."""
         self._run("UPDATE faults SET seen = seen + 1 WHERE id = ?", number)
         row = self._row("SELECT seen FROM faults WHERE id = ?", number)
         return int(row["seen"]) if row else 0
-
-    def mark_fired(self, number: int) -> None:
-        """It fired."""
-        self._run("UPDATE faults SET fired = 1 WHERE id = ?", number)
 
     def fact(self, name: str) -> Any:
         """A remembered JSON value, or None."""

@@ -139,6 +139,13 @@ def test_a_rest_that_does_not_fit_is_thrown_away(
     assert [s.headers.get("range") for s in server.seen] == [None, "bytes=4-", None]
 
 
+def test_a_rest_that_is_too_short_is_continued_too(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    some = answer(b"456", 206, {"Content-Range": "bytes 4-9/10", "ETag": '"1"'})
+    fetch(kaggle, tmp_path, server.on("/f", broken(b"0123456789", 4, etag='"1"'), some, served(b"0123456789")))
+    assert (tmp_path / "f").read_bytes() == b"0123456789"
+    assert [s.headers.get("range") for s in server.seen] == [None, "bytes=4-", "bytes=7-"]
+
+
 def test_a_partial_answer_that_nobody_asked_for(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
     with pytest.raises(BadAnswer):
         fetch(kaggle, tmp_path, server.on("/f", partial(0, b"AAAA", 4, '"1"')))

@@ -129,8 +129,6 @@ class Leg:
         began = time.time()
         resume = self._restore()
         self.report.buckets["restore"] = time.time() - began
-        checkpoint = self.report.restored
-        preflight.check_disk(self.places.working, bytes_below(checkpoint.folder) if checkpoint else 0, self.log)
         if signals.received:
             raise Unfit(Outcome.STOPPED, "signal", f"{signals.name} before training began.")
         return self._train(resume, signals)
@@ -151,6 +149,7 @@ class Leg:
         if header.parent is None:
             if header.leg > 1:
                 raise Unfit(Outcome.WRONG_SOURCE, "no parent", f"Leg {header.leg} names no checkpoint to go on from.")
+            preflight.check_disk(self.places.working, 0, self.log)
             return None
         found = restore(header.parent, self.plan.lineage, self.places.input)
         self.report.restored, self.note = found.checkpoint, found.note
@@ -158,7 +157,9 @@ class Leg:
             self.log.say(found.note)
         self.log.say(f"going on from step {found.checkpoint.step}: {found.checkpoint.folder}")
         self.report.running()
-        if is_wrapped(found.checkpoint):
+        needed, wrapped = bytes_below(found.checkpoint.folder), is_wrapped(found.checkpoint)
+        preflight.check_disk(self.places.working, needed * (1 + wrapped), self.log)
+        if wrapped:
             return bring_back(found.checkpoint, self.places.working)
         return found.checkpoint.folder
 
@@ -235,7 +236,7 @@ class Leg:
             step_start=self.report.step_start,
             step_end=newest.step if newest else None,
             done_file=(self.places.working / self.plan.done).exists() if self.plan.done else None,
-            near_deadline=watch.near_deadline(),
+            near_deadline=watch.near_deadline,
             oom_kills=kills,
             disk_free=free,
             stdout=tuple(stdout),

@@ -164,6 +164,7 @@ class Training:
             if time.monotonic() > give_up:
                 return len(left)
             time.sleep(0.005)
+        self._process.poll()
         self.reap()
         return 0
 

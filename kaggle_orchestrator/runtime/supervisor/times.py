@@ -75,7 +75,7 @@ class Limits:
         limit = plan.session_limit_s
         with contextlib.suppress(KeyError, ValueError):
             limit = min(limit, float(environ[Variable.SESSION_LIMIT]))
-        latest = start + limit - min(120.0, 0.02 * limit)
+        latest = start + limit - min(120.0, max(0.02 * limit, min(2.0, 0.25 * limit)))
         if plan.leave_after_s is None:
             return cls(start, start + limit, latest, chained=False)
         return cls(start, start + limit, min(start + plan.leave_after_s, latest), chained=True)
@@ -101,7 +101,8 @@ class Schedule:
     def of(cls, limits: Limits, *, save_s: float = 0.0, step_s: float = 0.0, tail_s: float = 0.0) -> "Schedule":
         """The schedule, given the slowest save and step so far and the time that the end will take (seconds)."""
         ask = max(limits.start, limits.leave_at - save_s - tail_s)
-        margin = min(20.0, 0.1 * max(0.0, limits.kill_at - limits.leave_at))
+        window = max(0.0, limits.kill_at - limits.leave_at)
+        margin = min(20.0, max(0.1 * window, min(0.5, 0.25 * window)))
         last = min(limits.kill_at - tail_s - margin, ask + max(LONGEST_GRACE_S, 4 * (save_s + step_s)))
         last = max(last, ask)
         return cls(ask, ask + 0.6 * (last - ask), ask + 0.85 * (last - ask), last)

@@ -45,20 +45,20 @@ class Move(Enum):
     KILL = "kill"
 
 
-def next_move(now: float, schedule: Schedule, done: Move, saving: bool) -> Move:
+def next_move(now: float, schedule: Schedule, done: Move, busy: bool) -> Move:
     """The next step of making training leave.
 
     Args:
         now: Wall time.
         schedule: When each step is due.
         done: The step that was taken last.
-        saving: Whether a checkpoint is open for writing.
+        busy: Whether a checkpoint is open for writing, or training is on its way out already.
     """
     if now >= schedule.last_at:
         return Move.KILL if done is not Move.NONE else Move.ASK  # it is always asked first
-    if now >= schedule.kill_at and done is Move.TERM and not saving:
+    if now >= schedule.kill_at and done is Move.TERM and not busy:
         return Move.KILL
-    if now >= schedule.term_at and done is Move.ASK and not saving:
+    if now >= schedule.term_at and done is Move.ASK and not busy:
         return Move.TERM
     if now >= schedule.ask_at and done is Move.NONE:
         return Move.ASK
@@ -75,6 +75,7 @@ class Watch:
         newest: The newest checkpoint it committed; not verified yet.
         done: The last step that was taken to make it leave.
         whole: Whether its own files are surely whole: it ended in order, or nothing was open when it was ended.
+        near_deadline: Whether it ended near the deadline.
     """
 
     plan: Plan
@@ -92,6 +93,7 @@ class Watch:
     newest: Checkpoint | None = None
     done: Move = Move.NONE
     whole: bool = False
+    near_deadline: bool = False
     schedule: Schedule = field(init=False)
     _heartbeat: Heartbeat = field(init=False)
     _tail_s: float = field(init=False)
@@ -123,12 +125,13 @@ class Watch:
         tick = min(1.0, max(0.1, self._session_s / 200))
         while (code := self.training.wait(tick)) is None:
             self._look()
+        self.near_deadline = self._is_near_deadline()
         self._read_progress()
         self._leftovers()
         self.whole = self.whole or code == 0
         return code
 
-    def near_deadline(self) -> bool:
+    def _is_near_deadline(self) -> bool:
         """Whether it is so late that a plain script may have minded the time."""
         planned = self.limits.leave_at - self.limits.start
         return self.limits.chained and self.limits.leave_at - self.now() <= min(1800.0, 0.1 * planned)
@@ -141,7 +144,8 @@ class Watch:
         if now >= self._reap_at:
             self._reap_at = now + 5.0
             self.training.reap()
-        if self._heartbeat.silent(self.log.heard_at, self.progress is not None) and self.ended_by is not EndedBy.HUNG:
+        reports = self.progress is not None and not self._leaving  # what follows training makes none
+        if self._heartbeat.silent(self.log.heard_at, reports) and self.ended_by is not EndedBy.HUNG:
             self._give_up()
             return
         if self.signals.received and self.ended_by is EndedBy.ITSELF:
@@ -150,10 +154,16 @@ class Watch:
         if not self._at_once:
             save_s, step_s = (self.progress.save_s, self.progress.step_s) if self.progress else (0.0, 0.0)
             self.schedule = Schedule.of(self.limits, save_s=save_s, step_s=step_s, tail_s=self._tail_s)
-        self._move(next_move(now, self.schedule, self.done, (self.places.control / SAVING).exists()), now)
+        busy = (self.places.control / SAVING).exists() or self._leaving
+        self._move(next_move(now, self.schedule, self.done, busy), now)
         if now >= self._line_at and self.progress is not None:
             self._line_at = now + self._line_every_s
             self.log.say(progress_line(self.progress, self._to_deadline(now)))
+
+    @property
+    def _leaving(self) -> bool:
+        """Whether training has reported that it is through."""
+        return self.progress is not None and self.progress.state is not ProgressState.RUNNING
 
     def _to_deadline(self, now: float) -> float | None:
         return self.schedule.ask_at - now if self.limits.chained and self.done is Move.NONE else None
@@ -168,8 +178,7 @@ class Watch:
             case Move.NONE:
                 return
             case Move.ASK:
-                leaving = self.progress is not None and self.progress.state is not ProgressState.RUNNING
-                if self.ended_by is EndedBy.ITSELF and not leaving:
+                if self.ended_by is EndedBy.ITSELF and not self._leaving:
                     self.ended_by = EndedBy.DEADLINE
                     word = "the deadline has come" if self.limits.chained else "the session is nearly over"
                     self.log.say(f"{word}: training is asked to save and leave")

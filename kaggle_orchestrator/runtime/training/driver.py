@@ -63,6 +63,8 @@ class Driver:
         self.keeper.find()
         rng.seed_all(self._seed)
         self._numpy_seeded = rng.numpy_loaded()
+        step = 0 if self.keeper.restored is None else self.keeper.restored.step
+        self._reporter.write(Progress(ProgressState.RUNNING, step), time.monotonic())
 
     def exit(self, error: BaseException | None) -> None:
         """The block ended: say how, and let go of everything.
@@ -165,6 +167,9 @@ class Driver:
         self._pace = Pace(self._settings.save_every_s, self._settings.deadline, now)
         self._stop.install()
         self._report(course, ProgressState.RUNNING)
+        if course.complete and self._arrival is not None:  # only what follows the loop is left
+            rng.restore(self._arrival.now)
+            self._arrival = None
         return self._epochs(course) if loop is Loop.EPOCHS else self._steps(course)
 
     def _epochs(self, course: Course) -> Iterator[int]:

@@ -1,5 +1,6 @@
 """A session on disk: bundle, input, working folder; run by the real supervisor in a process of its own."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -32,6 +33,7 @@ from kaggle_orchestrator.protocol import (
     result_from_log,
 )
 from kaggle_orchestrator.protocol.checkpoint import checkpoint_name
+from kaggle_orchestrator.runtime.supervisor.process import process_table
 
 TOY = Path(__file__).with_name("toy.py")
 CHAIN = "c0ffee"
@@ -183,6 +185,16 @@ class Session:
         """Run the session to its end."""
         return self.finish(self.start(**environ))
 
+    def processes(self) -> list[int]:
+        """Live processes on whose command line the session's folder is named."""
+        found = []
+        for pid, process in process_table().items():
+            with contextlib.suppress(OSError):
+                named = str(self.folder).encode() in Path("/proc", str(pid), "cmdline").read_bytes()
+                if named and process.state not in "ZX":
+                    found.append(pid)
+        return found
+
 
 def _running(token: str) -> str:
     return json.dumps(
@@ -239,3 +251,6 @@ def session(tmp_path: Path, lib: Path) -> Iterator[Session]:
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
+    for pid in built.processes():  # only where a test failed
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -14,21 +14,6 @@ from kaggle_orchestrator.runtime.supervisor import main
 from tests.runtime.supervisor.conftest import CHAIN, Ended, Session, write_checkpoint
 
 
-def alive(marker: str) -> list[str]:
-    """Command lines of live processes that contain ``marker``."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except (OSError, IndexError):
-                continue
-            if marker in line and state not in "ZX":
-                found.append(line)
-    return found
-
-
 def check_result(ended: Ended) -> LegResult:
     """The result is final, the log's last line says the same, and its outputs are exactly the files on disk."""
     result, line = ended.result, ended.log_result
@@ -85,7 +70,7 @@ def test_at_the_deadline_it_saves_and_leaves(session: Session) -> None:
 
 
 def test_what_ignores_the_request_is_told_and_then_killed_with_all_it_started(session: Session) -> None:
-    session.set(session_limit_s=4.5, leave_after_s=1.5)
+    session.set(session_limit_s=6.0, leave_after_s=2.0)
     session.params(steps=100_000, every=10, step_s=0.02, ignore_stop=True, ignore_term=True, grandchild=True)
     ended = session.run()
     result = check_result(ended)
@@ -95,13 +80,13 @@ def test_what_ignores_the_request_is_told_and_then_killed_with_all_it_started(se
     assert (ended.code, result.outcome) == (0, Outcome.CONTINUE)
     assert result.step_end % 10 == 0
     assert result.ended_at is not None
-    assert result.ended_at - result.started_at < 4.5
-    assert alive("grandchild is up") == []
+    assert result.ended_at - result.started_at < 6.0
+    assert not session.processes()
 
 
 def test_no_signal_while_a_checkpoint_is_open(session: Session) -> None:
-    session.set(session_limit_s=6.0, leave_after_s=1.5)  # SIGTERM would be due in mid-save, and end the toy at once
-    session.params(steps=100_000, every=10, step_s=0.02, leave_save_s=2.8)
+    session.set(session_limit_s=8.0, leave_after_s=2.0)  # SIGTERM would be due in mid-save, and end the toy at once
+    session.params(steps=100_000, every=10, step_s=0.02, leave_save_s=4.0)
     ended = session.run()
     result = check_result(ended)
     assert "SIG" not in ended.out

@@ -85,18 +85,18 @@ def test_the_usual_session() -> None:
     now=st.floats(0, 100),
     ask=st.floats(0, 50),
     gaps=st.tuples(st.floats(0, 20), st.floats(0, 20), st.floats(0, 20)),
-    saving=st.booleans(),
+    busy=st.booleans(),
     done=st.sampled_from(list(Move)),
 )
 def test_a_signal_comes_only_after_the_request_and_in_a_save_only_at_last(
-    now: float, ask: float, gaps: tuple[float, float, float], saving: bool, done: Move
+    now: float, ask: float, gaps: tuple[float, float, float], busy: bool, done: Move
 ) -> None:
     term = ask + gaps[0]
     schedule = Schedule(ask, term, term + gaps[1], term + gaps[1] + gaps[2])
-    move = next_move(now, schedule, done, saving)
+    move = next_move(now, schedule, done, busy)
     if move in (Move.TERM, Move.KILL):
         assert done is not Move.NONE
-        assert not saving or now >= schedule.last_at
+        assert not busy or now >= schedule.last_at
     if move is Move.ASK:
         assert done is Move.NONE
     if now < ask:
@@ -106,7 +106,7 @@ def test_a_signal_comes_only_after_the_request_and_in_a_save_only_at_last(
 def test_training_that_never_leaves_is_killed_in_three_moves() -> None:
     schedule, done, moves = Schedule(10, 16, 18.5, 20), Move.NONE, []
     for tenth in range(300):
-        move = next_move(tenth / 10, schedule, done, saving=False)
+        move = next_move(tenth / 10, schedule, done, busy=False)
         if move is not Move.NONE:
             done = move
             moves.append((move, tenth / 10))

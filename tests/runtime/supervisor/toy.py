@@ -20,7 +20,7 @@ CONTROL = Path(os.environ["KGO_CONTROL"])
 PARAMS = json.loads(os.environ["KGO_PARAMS"])
 
 
-def save(step: int, epoch: int | None = None, takes_s: float = 0.0) -> None:
+def save(step: int, epoch: int | None = None, takes_s: float = 0.0, leaving: bool = False) -> None:
     """Commit ``checkpoints/step-…`` as the library does."""
     (CONTROL / SAVING).touch()
     folder = Path(CHECKPOINTS, checkpoint_name(step))
@@ -32,6 +32,8 @@ def save(step: int, epoch: int | None = None, takes_s: float = 0.0) -> None:
     (beside / MANIFEST).write_text(manifest.dumps())
     shutil.rmtree(folder, ignore_errors=True)
     beside.rename(folder)
+    if leaving:
+        report(ProgressState.LEFT, step, step)
     (CONTROL / SAVING).unlink()
 
 
@@ -60,7 +62,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if PARAMS.get("grandchild"):
         keeper = "import time, sys; print('grandchild is up', flush=True); time.sleep(600)"
-        middle = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {keeper!r}], start_new_session=True)"
+        command = [sys.executable, "-c", keeper, str(Path.cwd())]
+        middle = f"import subprocess; subprocess.Popen({command!r}, start_new_session=True)"
         subprocess.run([sys.executable, "-c", middle], check=True)
     resume = os.environ.get("KGO_RESUME")
     step = open_checkpoint(Path(resume)).step if resume else 0
@@ -78,8 +81,7 @@ def main() -> None:
         if step == PARAMS.get("fail_at"):
             raise ValueError(f"bad batch at step {step}")
         if leave_asked() and not PARAMS.get("ignore_stop"):
-            save(step, takes_s=PARAMS.get("leave_save_s", 0.0))
-            report(ProgressState.LEFT, step, step)
+            save(step, takes_s=PARAMS.get("leave_save_s", 0.0), leaving=True)
             print(f"leaving at step {step}", flush=True)
             sys.exit(0)
     save(step, epoch=step // 10)

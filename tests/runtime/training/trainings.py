@@ -115,13 +115,19 @@ def interrupt(run: kgo.Run, *, stop_at: int | None, kill_at: int | None) -> None
         if control := os.environ.get(Variable.CONTROL):
             (Path(control) / "stop").touch()
         else:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.killpg(os.getpgid(0), signal.SIGINT)  # as a terminal's Ctrl-C does, workers included
 
 
 def epochs(
-    total: int = 3, workers: int = 0, stop_at: int | None = None, kill_at: int | None = None, existing: str = ""
+    total: int = 3,
+    workers: int = 0,
+    stop_at: int | None = None,
+    kill_at: int | None = None,
+    existing: str = "",
+    threads: int = 1,
 ) -> None:
     """A loop over epochs with an evaluation; ``existing`` hands over a DataLoader with that sampler."""
+    torch.set_num_threads(threads)
     with kgo.start(seed=3) as run:
         data: Any = Noisy()
         if existing == "random":

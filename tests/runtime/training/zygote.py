@@ -44,6 +44,10 @@ def main() -> None:
     torch.set_num_threads(1)
     import kaggle_orchestrator.runtime.training  # noqa: F401
 
+    weight = torch.nn.Parameter(torch.zeros(1))
+    weight.grad = torch.zeros(1)
+    torch.optim.AdamW([weight]).step()  # the first step of an optimizer imports torch._dynamo: a second
+
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)

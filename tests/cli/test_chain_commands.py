@@ -1,0 +1,227 @@
+"""`push`, `run`, `status`, `pull`: exit codes, what goes to stdout, what to stderr."""
+
+import hashlib
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from kaggle_orchestrator.chain.lock import steering
+from kaggle_orchestrator.cli.run import worst
+from kaggle_orchestrator.localkaggle import admin
+from kaggle_orchestrator.models import SessionStatus
+from tests.chain.local import state_after
+from tests.cli.conftest import Kgo, document
+
+SLOW = "steps = 30, step_s = 0.05"
+
+
+def test_run_reaches_the_target_and_prints_verified_artifacts(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    ran = kgo("run", root)
+    assert ran.exit_code == 0, ran.output
+    artifacts = dict(reversed(line.split("  ")) for line in ran.stdout.splitlines())
+    assert str(root / "outputs/final/state.txt") in artifacts
+    for path, sha256 in artifacts.items():
+        assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == sha256
+    assert (root / "outputs/final/state.txt").read_text() == state_after(30)
+    # Not a terminal: a line an event, all of them ours.
+    told = ran.stderr.splitlines()
+    assert 4 <= len(told) <= 8
+    assert all(line.startswith("kgo: ") for line in told)
+    # Called again there is nothing to do but to have the files.
+    again = kgo("run", root, "--json")
+    assert again.exit_code == 0
+    (chain,) = document(again)["chains"]
+    assert chain["status"] == "done"
+    assert {a["path"] for a in chain["artifacts"]} == artifacts.keys()
+    assert all(a["verified"] for a in chain["artifacts"])
+    assert len(kgo.sessions(root)) == 1
+
+
+def test_push_starts_one_session_and_refuses_while_it_lives(kgo: Kgo) -> None:
+    root = kgo.experiment(params=SLOW)
+    pushed = kgo("push", root, "--json")
+    assert pushed.exit_code == 0, pushed.output
+    (push,) = document(pushed)["pushed"]
+    assert (push["version"], push["leg"], push["attempt"], push["resumed_from"]) == (1, 1, 1, None)
+    refused = kgo("push", root)
+    assert refused.exit_code == 4
+    assert "still running" in refused.stderr
+    assert refused.stdout == ""
+    assert len(kgo.sessions(root)) == 1
+    assert document(kgo("status", root, "--json"))["chains"][0]["status"] == "running"
+    assert kgo("run", root).exit_code == 0
+    done = kgo("push", root)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert len(kgo.sessions(root)) == 1
+
+
+def test_run_once_looks_and_returns(kgo: Kgo) -> None:
+    root = kgo.experiment(params=SLOW)
+    assert kgo("run", root, "--once").exit_code == 0
+    looked = kgo("run", root, "--once", "--exit-code")
+    assert looked.exit_code == 4
+    assert looked.stdout == ""
+    until = time.monotonic() + 60
+    while (code := kgo("run", root, "--once", "--exit-code").exit_code) == 4 and time.monotonic() < until:
+        time.sleep(0.2)
+    assert code == 0
+    assert (root / "outputs/final/state.txt").exists()
+    assert len(kgo.sessions(root)) == 1
+
+
+def test_a_failure_exits_3_and_says_what_failed_and_what_to_do(kgo: Kgo) -> None:
+    root = kgo.experiment(params="steps = 30, step_s = 0.0, fail_at = 15")
+    failed = kgo("run", root)
+    assert failed.exit_code == 3
+    assert "bad batch at step 15" in failed.stderr
+    assert "--accept-changes" in failed.stderr
+    assert failed.stdout == ""
+    shown = kgo("status", root)
+    assert shown.exit_code == 0
+    assert "failed" in shown.stdout
+    assert kgo("push", root).exit_code == 3
+    kgo.experiment(slug=(root / "kgo.toml").read_text().split('"')[1], params="steps = 30, step_s = 0.0")
+    edited = kgo("run", root)
+    assert edited.exit_code == 3
+    assert "train.params.fail_at (gone)" in edited.stderr
+    assert kgo("run", root, "--accept-changes").exit_code == 0
+
+
+def test_a_bad_configuration_exits_2_before_anything_is_pushed(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    (root / "kgo.toml").write_text('[kernel]\nslug = "x y"\ncolour = "red"\n[train]\nentry = "none.py"\n')
+    for command in ("run", "push", "status", "pull"):
+        refused = kgo(command, root)
+        assert refused.exit_code == 2
+        assert "kernel.colour" in refused.stderr
+        assert "Traceback" not in refused.output
+
+
+def test_status_without_kaggle_shows_what_the_journal_knows(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    kgo("run", root)
+    online = document(kgo("status", root, "--json"))
+    offline = kgo("status", root, "--json", KGO_LOCAL="", KGO_ENDPOINT="http://127.0.0.1:9")
+    assert offline.exit_code == 0
+    assert "journal" in offline.stderr
+    told = document(offline)
+    assert told["quota"] is None
+    assert told["chains"][0] | {"url": None} == online["chains"][0] | {"url": None}
+    assert online.keys() == told.keys() == {"schema", "chains", "quota"}
+    assert online["schema"] == 1
+
+
+def test_status_makes_no_journal_and_pushes_nothing(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    shown = kgo("status", root, "--json")
+    assert shown.exit_code == 0, shown.output
+    assert document(shown)["chains"][0]["status"] == "pending"
+    assert not (root / ".kgo").exists()
+    assert kgo.sessions(root) == []
+
+
+def test_pull_fetches_a_leg_or_any_kernel(kgo: Kgo, tmp_path: Path) -> None:
+    root = kgo.experiment()
+    nothing = kgo("pull", root)
+    assert nothing.exit_code == 2
+    assert "nothing to pull" in nothing.stderr
+    kgo("run", root)
+    pulled = kgo("pull", root, "--leg", "1", "-o", tmp_path / "leg", "--pattern", "checkpoints/**", "--json")
+    assert pulled.exit_code == 0, pulled.output
+    names = {a["name"] for a in document(pulled)["artifacts"]}
+    assert names
+    assert all(name.startswith("checkpoints/") for name in names)
+    kernel = kgo.sessions(root)[0].kernel
+    whole = kgo("pull", kernel, "-o", tmp_path / "kernel", "--json")
+    assert whole.exit_code == 0, whole.output
+    assert document(whole)["version"] == 1
+    assert (tmp_path / "kernel/final/state.txt").read_text() == state_after(30)
+    assert kgo("pull", root, "--leg", "9").exit_code == 2
+    assert kgo("pull", "me/no-such-kernel").exit_code == 1
+
+
+def test_interrupting_run_leaves_the_session_running(kgo: Kgo) -> None:
+    root = kgo.experiment(params="steps = 30, step_s = 0.1")
+    process = kgo.process("run", root)
+    until = time.monotonic() + 60
+    while not any(s.status is SessionStatus.RUNNING for s in kgo.sessions(root)) and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.3)  # so that the push's answer is in
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130, stderr
+    assert stdout == ""
+    assert "goes on running" in stderr
+    assert "Traceback" not in stderr
+    assert [s.status for s in kgo.sessions(root)] == [SessionStatus.RUNNING]
+    assert kgo("run", root).exit_code == 0
+    assert len(kgo.sessions(root)) == 1
+
+
+def test_several_experiments_run_side_by_side(kgo: Kgo) -> None:
+    one, two = kgo.experiment("one", params=SLOW), kgo.experiment("two", params=SLOW)
+    bad = kgo.experiment("bad", params="steps = 9, step_s = 0.0, fail_at = 5")
+    ran = kgo("run", one, bad, two)
+    assert ran.exit_code == 3
+    for root in (one, two):
+        assert (root / "outputs/final/state.txt").exists()
+    first, second = kgo.sessions(one)[0], kgo.sessions(two)[0]
+    assert first.started is not None
+    assert first.ended is not None
+    assert second.started is not None
+    assert second.started < first.ended
+    slugs = {(root / "kgo.toml").read_text().split('"')[1] for root in (one, two, bad)}
+    assert {line.split(":")[1].strip() for line in ran.stderr.splitlines()} == slugs
+
+
+def test_a_chain_that_is_steered_already_is_left_alone(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    slug = (root / "kgo.toml").read_text().split('"')[1]
+    with steering(root / ".kgo", "me", slug):
+        for command in ("run", "push"):
+            refused = kgo(command, root)
+            assert refused.exit_code == 4
+            assert "is steering" in refused.stderr
+        assert kgo("status", root).exit_code == 0
+    assert kgo.sessions(root) == []
+
+
+def test_local_sources_and_interpreter_are_given_to_the_local_kaggle(kgo: Kgo) -> None:
+    root = kgo.experiment(chain=None)
+    (root / "sample").mkdir()
+    (root / "sample/data.txt").write_text("three")
+    config = (root / "kgo.toml").read_text()
+    config = config.replace("[train]", 'datasets = ["me/some-data"]\n[train]')
+    (root / "kgo.toml").write_text(config + '[local.sources]\n"me/some-data" = "sample"\n')
+    (root / "train.py").write_text(
+        "import os, shutil, sys, pathlib\n"
+        "kaggle = pathlib.Path(os.environ['KGO_KAGGLE_ROOT'])\n"
+        "found = next((kaggle / 'input').rglob('data.txt'))\n"
+        "pathlib.Path('said.txt').write_text(found.read_text() + sys.prefix)\n"
+    )
+    ran = kgo("run", root)
+    assert ran.exit_code == 0, ran.output
+    assert (root / "outputs/said.txt").read_text() == f"three{kgo.python.parent.parent}"
+    (root / "kgo.toml").write_text(config + '[local.sources]\n"me/some-data" = "elsewhere"\n')
+    assert kgo("run", root).exit_code == 2
+
+
+def test_a_local_kaggle_that_went_away_is_started_again(kgo: Kgo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kaggle_orchestrator.cli.run.LOCAL_NAP_S", 0.5)
+    root = kgo.experiment(chain='session_limit = "200s"\nstop_before = "10s"')
+    kgo("push", root)
+    admin.set_knobs(kgo.url, {"cpu_sessions": 5})
+    journal = json.loads(kgo("status", root, "--json").stdout)
+    assert journal["chains"][0]["kernel"].startswith("me/toy-")
+
+
+def test_the_worst_exit_code_counts() -> None:
+    assert worst([]) == 0
+    assert worst([0, 4]) == 4
+    assert worst([4, 1, 0]) == 1
+    assert worst([3, 1]) == 3
+    assert worst([2, 3]) == 2
