@@ -1,5 +1,5 @@
-"""``kgo demo``: the promise, shown. The digits are trained in one session, then by a chain in which a session is killed,
-and the two must end bit for bit the same.
+"""``kgo demo``: the promise, shown. The digits are trained in one session, then by a chain in which a session is
+killed, and the two must end bit for bit the same.
 
 Whatever isn't as promised is named, and the exit code is 1.
 """
@@ -77,8 +77,8 @@ def command(ctx: click.Context, folder: Path | None) -> None:
     with _stage(folder or home() / "demo") as (stage, kaggle), display_for(("demo",)) as display:
         experiment = _experiment(stage)
         display.say("demo", "1. The training, uninterrupted: one session.")
-        straight = _run(replace(experiment, kernel=replace(experiment.kernel, slug="digits-straight",
-                                                           title="digits-straight"), chain=None), kaggle, display)  # fmt: skip
+        alone = replace(experiment.kernel, slug="digits-straight", title="digits-straight")
+        straight = _run(replace(experiment, kernel=alone, chain=None), kaggle, display)
         chain = _sized(straight)
         limit = chain.session_limit_s
         display.say("demo", f"2. The same as a chain: sessions of {limit:.0f} s, the second killed in mid-training.")
@@ -161,7 +161,7 @@ def _run(experiment: Experiment, kaggle: "Kaggle", display: Display) -> Ran:
                 raise KgoError(f"The demo's training failed: {message}", hint=hint)
             case Stop():
                 raise KgoError("The demo was stopped.")
-        folder = experiment.root / f"outputs-{experiment.kernel.slug}"
+        folder = experiment.root.parent / "outputs" / experiment.kernel.slug
         pulled = pull_attempt(kaggle, experiment, ref, attempt, folder=folder)
         by_name = {a.name: a for a in pulled.artifacts}
         if missing := {WEIGHTS, METRICS} - by_name.keys():

@@ -33,8 +33,12 @@ class Display:
             self.say(slug, text)
 
     def say(self, slug: str, text: str) -> None:
-        """Show a line."""
-        print(f"kgo: {slug}: {text}" if self._several else f"kgo: {text}", file=sys.stderr, flush=True)
+        """Show a line; of a longer text each line is told apart from others'."""
+        for line in text.splitlines():
+            self._write(f"kgo: {slug}: {line}" if self._several else f"kgo: {line}")
+
+    def _write(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
 
 
 class LiveDisplay(Display):
@@ -83,10 +87,8 @@ class LiveDisplay(Display):
             case _:
                 pass
 
-    def say(self, slug: str, text: str) -> None:
-        """A line above the live ones."""
-        prefix = f"kgo: {slug}: " if self._several else "kgo: "
-        self._progress.console.print(prefix + text, markup=False, highlight=False, soft_wrap=True)
+    def _write(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _now(self, slug: str, attempt: Attempt, text: str) -> None:
         task = self._tasks[slug]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from kaggle_orchestrator.chain import Action, Chain, Fail, Finish, Options, Push, Refuse, Stop, Wait, Why
+from kaggle_orchestrator.chain import Chain, Fail, Finish, Options, Push, Refuse, Stop, Wait, Why
 from kaggle_orchestrator.chain.summary import SCHEMA, chain_document
 from kaggle_orchestrator.cli.context import connect, home, local_option, steered, steering_options
 from kaggle_orchestrator.cli.display import Display, display_for
@@ -34,12 +34,14 @@ class Drive:
 
     Attributes:
         due: When to look next, seconds since the epoch.
+        unanswered: Kaggle couldn't be asked at the last look.
         code: Exit code, once it's over.
     """
 
     experiment: Experiment
     chain: Chain
     due: float = 0.0
+    unanswered: bool = False
     code: int | None = None
     pulled: "Pulled | None" = None
 
@@ -100,10 +102,9 @@ def worst(codes: Iterable[int]) -> int:
 
 def _once(drives: list[Drive], kaggle: "Kaggle", display: Display, under_way: int) -> None:
     for drive in drives:
-        action = _look(drive, kaggle, display)
+        _look(drive, kaggle, display)
         if drive.code is None:
-            unanswered = isinstance(action, Wait) and action.why is Why.NETWORK
-            drive.code = EXIT_FAILED if unanswered else under_way
+            drive.code = EXIT_FAILED if drive.unanswered else under_way
 
 
 def _drive(drives: list[Drive], kaggle: "Kaggle", display: Display, local: bool) -> "Kaggle":
@@ -116,7 +117,7 @@ def _drive(drives: list[Drive], kaggle: "Kaggle", display: Display, local: bool)
             _look(nearest, kaggle, display)
             continue
         clock.sleep(min(left, LOCAL_NAP_S))
-        if local and left > LOCAL_NAP_S / 2:
+        if local and (nearest.unanswered or left > LOCAL_NAP_S / 2):
             kaggle = _still_there(waiting, kaggle)
     return kaggle
 
@@ -133,13 +134,13 @@ def _still_there(drives: list[Drive], kaggle: "Kaggle") -> "Kaggle":
     return again
 
 
-def _look(drive: Drive, kaggle: "Kaggle", display: Display) -> Action | None:
+def _look(drive: Drive, kaggle: "Kaggle", display: Display) -> None:
     """One tick; an error ends this chain's drive, not the others'."""
     try:
         action = drive.chain.tick(lambda event: display.event(drive.slug, event))
         match action:
             case Wait():
-                drive.due = action.until
+                drive.due, drive.unanswered = action.until, action.why is Why.NETWORK
             case Push():
                 drive.due = 0.0
             case Finish():
@@ -160,8 +161,6 @@ def _look(drive: Drive, kaggle: "Kaggle", display: Display) -> Action | None:
         if error.hint:
             display.say(drive.slug, error.hint)
         drive.code = exit_code(error)
-        return None
-    return action
 
 
 def _finish(drive: Drive, action: Finish, kaggle: "Kaggle", display: Display) -> None:

@@ -17,6 +17,7 @@ from kaggle_orchestrator.chain.events import (
 )
 from kaggle_orchestrator.chain.model import Attempt, Wait, Why
 from kaggle_orchestrator.models import KernelRef
+from kaggle_orchestrator.protocol import Outcome
 
 WAITS = {
     Why.SESSION: "the session",
@@ -63,7 +64,7 @@ def waiting(wait: Wait) -> str:
 
 
 def verdict(attempt: Attempt) -> str:
-    """An ended attempt's outcome, with its steps and its own message."""
+    """An ended attempt's outcome, with its steps and the last line of its message: a traceback ends with the error."""
     text = str(attempt.outcome)
     if attempt.reason:
         text += f" ({attempt.reason})"
@@ -71,8 +72,8 @@ def verdict(attempt: Attempt) -> str:
         text += f", step {attempt.result.step_start} → {attempt.result.step_end}"
         if attempt.result.target_step is not None:
             text += f" of {attempt.result.target_step}"
-    if attempt.message and attempt.outcome not in ("done", "continue"):
-        text += f". {attempt.message}"
+    if attempt.message.strip() and attempt.outcome not in (Outcome.DONE, Outcome.CONTINUE):
+        text += f". {attempt.message.strip().splitlines()[-1].strip()}"
     return text
 
 

@@ -47,7 +47,7 @@ class Kgo:
     def process(self, *arguments: str | Path) -> subprocess.Popen[str]:
         """Start it as a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "kaggle_orchestrator", *map(str, arguments)],
+            [Path(sys.executable).with_name("kgo"), *map(str, arguments)],
             env=self.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

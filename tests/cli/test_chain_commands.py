@@ -1,16 +1,18 @@
 """`push`, `run`, `status`, `pull`: exit codes, what goes to stdout, what to stderr."""
 
 import hashlib
-import json
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from kaggle_orchestrator.chain import Finish, Options, Push
 from kaggle_orchestrator.chain.lock import steering
-from kaggle_orchestrator.cli.run import worst
-from kaggle_orchestrator.localkaggle import admin
+from kaggle_orchestrator.cli.context import connect, steered
+from kaggle_orchestrator.cli.run import Drive, _still_there, worst
+from kaggle_orchestrator.experiment import load
+from kaggle_orchestrator.localkaggle import background
 from kaggle_orchestrator.models import SessionStatus
 from tests.chain.local import state_after
 from tests.cli.conftest import Kgo, document
@@ -211,12 +213,22 @@ def test_local_sources_and_interpreter_are_given_to_the_local_kaggle(kgo: Kgo) -
 
 
 def test_a_local_kaggle_that_went_away_is_started_again(kgo: Kgo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kaggle_orchestrator.cli.run.LOCAL_NAP_S", 0.5)
-    root = kgo.experiment(chain='session_limit = "200s"\nstop_before = "10s"')
-    kgo("push", root)
-    admin.set_knobs(kgo.url, {"cpu_sessions": 5})
-    journal = json.loads(kgo("status", root, "--json").stdout)
-    assert journal["chains"][0]["kernel"].startswith("me/toy-")
+    home = kgo.folder / "home"
+    monkeypatch.setenv("KGO_HOME", str(home))
+    root = kgo.experiment()
+    experiment = load(root)
+    kaggle = connect(True, [experiment])
+    try:
+        with steered(experiment, kaggle, Options()) as chain:
+            assert isinstance(chain.tick(), Push)
+            background.stop(home)
+            assert _still_there([Drive(experiment, chain)], kaggle).endpoint == background.ensure(home).url
+            # The session went with its server, and the chain knows what to make of that.
+            finish = chain.drive()
+            assert isinstance(finish, Finish)
+            assert finish.attempt.number == 2
+    finally:
+        background.stop(home)
 
 
 def test_the_worst_exit_code_counts() -> None:

@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from kaggle_orchestrator.protocol import KgoError, digest_file
 from kaggle_orchestrator.protocol.files import sync_file, sync_folder
+from kaggle_orchestrator.runtime.training.disk import save_state
 
 WEIGHTS = "model.pt"
 RECORD = "best.json"
@@ -70,8 +69,7 @@ class Best:
         shutil.rmtree(self._new, ignore_errors=True)
         self._new.mkdir(parents=True)
         try:
-            torch.save(weights, self._new / WEIGHTS)
-            sync_file(self._new / WEIGHTS)
+            save_state(weights, self._new / WEIGHTS)
             record = Record(name, value, mode, step, epoch, digest_file(self._new / WEIGHTS).sha256)
             (self._new / RECORD).write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
             sync_file(self._new / RECORD)

@@ -23,12 +23,13 @@ from kaggle_orchestrator.protocol import (
     FileDigest,
     KgoError,
     Manifest,
-    digest_file,
+    digest_tree,
     open_checkpoint,
 )
 from kaggle_orchestrator.protocol.checkpoint import checkpoint_name
 from kaggle_orchestrator.protocol.files import sync_file, sync_folder
 from kaggle_orchestrator.runtime.training.digest import state_digest, tensor_bytes
+from kaggle_orchestrator.runtime.training.disk import disk_full, save_state, write_error
 from kaggle_orchestrator.runtime.training.say import say
 
 DOCUMENT = "run.json"
@@ -40,10 +41,6 @@ _LOCK = "lock"
 _MARGIN = 16 << 20
 _OVERHEAD = 64 << 10
 """Bytes of a checkpoint's files beside its tensors, roughly, for each."""
-
-
-class DiskFull(KgoError):
-    """There is no room for a checkpoint; those that exist are untouched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,28 +252,9 @@ def check_loadable(checkpoint: Checkpoint) -> int:
     return len(names)
 
 
-def disk_full(folder: Path, need: int, free: int, steps: list[int]) -> DiskFull:
-    """The error for a disk without room; ``steps`` are those of the checkpoints that stay."""
-    kept = f"The checkpoint of step {steps[0]} is untouched. " if steps else ""
-    return DiskFull(
-        f"disk full: a checkpoint needs {need / 1e6:.1f} MB in {folder}, {free / 1e6:.1f} MB are free",
-        hint=f"{kept}Write less into the working folder, or keep fewer checkpoints.",
-    )
-
-
-def write_error(folder: Path, size: int, error: OSError | RuntimeError, steps: list[int]) -> KgoError:
-    """What a failed write means: torch reports a full disk as a RuntimeError of its file writer."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if full or (isinstance(error, RuntimeError) and "PytorchStreamWriter" in str(error)):
-        return disk_full(folder, size, shutil.disk_usage(folder).free, steps)
-    return KgoError(f"{folder}: a checkpoint couldn't be written: {error}")
-
-
 def _write_files(folder: Path, snapshot: Snapshot) -> dict[str, FileDigest]:
     for name, state in snapshot.states.items():
-        torch.save(state, folder / f"{name}.pt")
+        save_state(state, folder / f"{name}.pt")
     (folder / DOCUMENT).write_text(json.dumps(snapshot.document, indent=1) + "\n", encoding="utf-8")
-    names = [*(f"{name}.pt" for name in snapshot.states), DOCUMENT]
-    for file in names:
-        sync_file(folder / file)
-    return {file: digest_file(folder / file) for file in names}
+    sync_file(folder / DOCUMENT)
+    return digest_tree(folder)

@@ -11,9 +11,9 @@ import torch
 
 from kaggle_orchestrator.protocol import KgoError
 from kaggle_orchestrator.runtime.training.batches import Place
-from kaggle_orchestrator.runtime.training.checkpoints import write_error
 from kaggle_orchestrator.runtime.training.course import Loop
 from kaggle_orchestrator.runtime.training.digest import tensor_bytes
+from kaggle_orchestrator.runtime.training.disk import write_error
 from kaggle_orchestrator.runtime.training.driver import Driver
 from kaggle_orchestrator.runtime.training.environment import be_deterministic
 from kaggle_orchestrator.runtime.training.loader import Loader

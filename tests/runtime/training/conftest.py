@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ def zygote() -> Iterator[Zygote]:
 def chain(zygote: Zygote, tmp_path: Path) -> Callable[..., Chain]:
     """Makes a chain of a training: ``chain("epochs", workers=2)``."""
 
-    def make(training: str, *, name: str = "chain", **options: object) -> Chain:
+    def make(training: str, *, name: str = "chain", **options: Any) -> Chain:
         return Chain(zygote, f"tests.runtime.training.trainings:{training}", tmp_path / name, options=options)
 
     return make
@@ -43,7 +44,7 @@ def chain(zygote: Zygote, tmp_path: Path) -> Callable[..., Chain]:
 def straight(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The folder of an uninterrupted training; each is trained once."""
 
-    def find(training: str, **options: object) -> Path:
+    def find(training: str, **options: Any) -> Path:
         key = "-".join([training, *(f"{k}={v}" for k, v in options.items())])
         folder = tmp_path_factory.getbasetemp() / "straight" / key
         if not folder.exists():
@@ -62,7 +63,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ru
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
 
-    def make(seed: int = 0, **settings: object) -> Run:
-        return Run(Settings(working=tmp_path, **settings), seed)  # type: ignore[arg-type]
+    def make(seed: int = 0, **settings: Any) -> Run:
+        return Run(Settings(working=tmp_path, **settings), seed)
 
     return make

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Zygote:
         training: str,
         folder: Path,
         *,
-        environ: dict[str, str] | None = None,
+        environ: Mapping[Variable, str] | None = None,
         meanwhile: Callable[[int], None] | None = None,
         **options: Any,
     ) -> Ended:
@@ -57,7 +58,7 @@ class Zygote:
             "training": training,
             "folder": str(folder),
             "log": str(log),
-            "environ": environ or {},
+            "environ": dict(environ or {}),
             "options": options,
         }
         assert self._process.stdin is not None
@@ -88,10 +89,8 @@ class Zygote:
 
 
 def _kill_group(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 @dataclass
@@ -102,10 +101,10 @@ class Chain:
     training: str
     root: Path
     options: dict[str, Any] = field(default_factory=dict)
-    environ: dict[str, str] = field(default_factory=dict)
+    environ: Mapping[Variable, str] = field(default_factory=dict)
     legs: list[Path] = field(default_factory=list)
 
-    def leg(self, *, environ: dict[str, str] | None = None, **options: Any) -> Ended:
+    def leg(self, *, environ: Mapping[Variable, str] | None = None, **options: Any) -> Ended:
         """Run the next leg, from the newest checkpoint of the last leg that made one."""
         number = len(self.legs) + 1
         folder = self.root / f"leg{number}"

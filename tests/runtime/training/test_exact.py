@@ -90,13 +90,14 @@ def test_another_seed_trains_something_else(straight: FindStraight) -> None:
         assert_same(straight("epochs"), straight("epochs", existing="random"))
 
 
-def test_a_higher_target_goes_on_from_the_end(chain: MakeChain) -> None:
+def test_a_higher_target_goes_on_from_the_end(chain: MakeChain, straight: FindStraight) -> None:
     chained = chain("epochs")
-    assert chained.leg(total=1).code == 0
-    assert chained.progress.state is ProgressState.DONE
-    ended = chained.leg(total=2)
-    assert ended.code == 0, ended.log
-    assert (chained.progress.step, chained.progress.target_step) == (10, 10)
+    for total in (1, 2, 3):
+        ended = chained.leg(total=total)
+        assert ended.code == 0, ended.log
+        assert chained.progress.state is ProgressState.DONE
+        assert (chained.progress.step, chained.progress.target_step) == (5 * total, 5 * total)
+    assert_same(straight("epochs"), *chained.legs)
 
 
 def test_threads_are_those_of_the_first_leg(chain: MakeChain, straight: FindStraight) -> None:

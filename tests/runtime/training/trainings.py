@@ -72,15 +72,15 @@ class Parts:
         self.model.train()
         loss = nn.functional.cross_entropy(self.model(x), y) * scale if len(x) > 1 else self.model[0](x).sum() * 0.01
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
-        rate = self.scheduler.get_last_lr()[0]
+        rate = float(self.scheduler.get_last_lr()[0])
         self.run.step(loss=loss, lr=rate)
         # Behind run.step on purpose: a save must not come before it.
         self.scheduler.step()
         self.average.update_parameters(self.model)
         self.total.loss += loss.item()
-        record = {"step": self.run.global_step, "ids": ids.tolist(), "lr": rate.hex(), "loss": loss.item().hex()}
+        record = {"step": self.run.global_step, "ids": ids.tolist(), "lr": rate.hex(), "loss": float(loss.item()).hex()}
         with Path(TRACE).open("a") as file:
             file.write(json.dumps(record) + "\n")
 
@@ -95,14 +95,14 @@ class Parts:
 
     def finish(self) -> None:
         """Record the digest of everything at the end."""
-        tracked = {
+        tracked: dict[str, Any] = {
             "model": self.model,
             "optimizer": self.optimizer,
             "scheduler": self.scheduler,
             "average": self.average,
         }
         digests = {name: state_digest(item.state_dict(), name) for name, item in tracked.items()}
-        after = [random.random().hex(), torch.rand(1).item().hex()]
+        after = [random.random(), torch.rand(1).item()]
         record = {**digests, **self.total.state_dict(), "random": after}
         Path(FINAL).write_text(json.dumps(record, indent=1))
 
@@ -125,8 +125,10 @@ def epochs(
     kill_at: int | None = None,
     existing: str = "",
     threads: int = 1,
+    planned: int = 3,
 ) -> None:
-    """A loop over epochs with an evaluation; ``existing`` hands over a DataLoader with that sampler."""
+    """A loop over epochs with an evaluation. ``existing`` hands over a DataLoader with such a sampler; ``planned`` is
+    the number of epochs that the schedule is made for."""
     torch.set_num_threads(threads)
     with kgo.start(seed=3) as run:
         data: Any = Noisy()
@@ -137,7 +139,7 @@ def epochs(
             train = run.loader(DataLoader(data, batch_size=BATCH, sampler=sampler, num_workers=workers))
         else:
             train = run.loader(data, batch_size=BATCH, num_workers=workers)
-        parts = Parts(run, total * BATCHES)
+        parts = Parts(run, planned * BATCHES)
         for _ in run.epochs(total):
             scale = 1 + 0.1 * torch.rand(1).item() + 0.1 * random.random()
             for x, y, ids in train:
