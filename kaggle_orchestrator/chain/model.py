@@ -43,6 +43,7 @@ class Attempt:
         session_limit_s: Seconds after its start at which Kaggle kills the session.
         leave_after_s: Seconds after its start at which training should have left; None: it isn't asked to.
         absent_since: First look after an unclear push that didn't find it, with no other answer since.
+        pushed_at: When it was pushed; None if another controller did, or the journal was lost.
         running_since: First look at which it ran.
         terminal_since: First look at which Kaggle called it ended.
         ended_at: When it ended, as well as is known.
@@ -94,19 +95,16 @@ class Attempt:
 
     @property
     def session_s(self) -> float:
-        """Seconds of session it used, never too few: what isn't known counts in full."""
+        """Seconds of session it used, never too few: time in the queue counts, and what isn't known counts in full."""
         if self.result and self.result.ended_at is not None:
             return max(0.0, self.result.ended_at - self.result.started_at)
-        if self.version is None:
-            return 0.0
-        start = self.running_since if self.running_since is not None else self.pushed_at
-        if start is None or self.ended_at is None:
+        if self.pushed_at is None or self.ended_at is None:
             return self.session_limit_s
-        return min(self.session_limit_s, max(0.0, self.ended_at - start))
+        return min(self.session_limit_s, max(0.0, self.ended_at - self.pushed_at))
 
-    def adopted(self, version: int, now: float) -> Self:
-        """It landed as this version."""
-        return replace(self, phase=Phase.LIVE, version=version, pushed_at=now, absent_since=None)
+    def landed(self, version: int, at: float | None) -> Self:
+        """It landed as this version; ``at`` None if nobody here knows when."""
+        return replace(self, phase=Phase.LIVE, version=version, pushed_at=at, absent_since=None)
 
     def ended(self, outcome: Outcome, now: float, *, reason: str = "", message: str = "") -> Self:
         """It has its verdict."""

@@ -119,7 +119,7 @@ class Pusher:
         except (KaggleError, UserError) as error:
             book.drop(intent, "refused", error.message)
             raise
-        landed = intent.adopted(answer.version, self.clock.now())
+        landed = intent.landed(answer.version, self.clock.now())
         book.put(landed, "pushed", f"{ref} v{answer.version}")
         book.park(None)
         if answer.version == book.record.seen(intent.kernel) + 1:
@@ -130,7 +130,7 @@ class Pusher:
     def _dropped(self, intent: Attempt, ref: KernelRef, error: SourcesDropped) -> None:
         """It runs without its data: whatever it says, it doesn't count."""
         now = self.clock.now()
-        ended = intent.adopted(error.version, now).ended(
+        ended = intent.landed(error.version, now).ended(
             Outcome.NO_DATA, now, reason="sources dropped", message=error.message
         )
         self.book.put(ended, "ended no_data", error.message)

@@ -1,5 +1,6 @@
 """What ``kgo status --json`` says of a chain; its keys are stable."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -149,7 +150,7 @@ def _leg(attempt: Attempt, seen: Observation) -> dict[str, Any]:
         "resumed_from": _resumed_from(attempt, seen),
         "resume_verified": None,
         "goodput": _goodput(result),
-        "gpu": result.environment.get("gpu") if result else None,
+        "gpu": _gpu(result),
     }
 
 
@@ -174,6 +175,15 @@ def _goodput(result: LegResult | None) -> float | None:
         return None
     length = result.ended_at - result.started_at
     return round(min(1.0, result.buckets["train"] / length), 4) if length > 0 else None
+
+
+def _gpu(result: LegResult | None) -> str | None:
+    """The GPUs that the session found, or pretended to have; None for a CPU session."""
+    facts = result.environment if result else {}
+    names = Counter(gpu["name"] for gpu in facts.get("gpus", []))
+    if names:
+        return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+    return f"{facts['accelerator']} (simulated)" if facts.get("simulated") else None
 
 
 def quota_document(quota: Quota | None) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kaggle_orchestrator.client import Kaggle
+from kaggle_orchestrator.errors import Unavailable
 from kaggle_orchestrator.experiment import chain_id
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import Header, parse_header
@@ -37,10 +38,17 @@ class Survey:
     sightings: tuple[Sighting, ...]
 
 
-def survey(kaggle: Kaggle, ref: KernelRef, seen: int) -> Survey:
+def survey(kaggle: Kaggle, ref: KernelRef, seen: int, *, every: bool = False) -> Survey:
     """Read the source of each version above ``seen``.
 
+    Args:
+        kaggle: Where.
+        ref: The kernel.
+        seen: The highest version that was looked at before.
+        every: Don't pass over a version that can't be read.
+
     Raises:
+        Unavailable: A version can't be read, and ``every`` is wanted.
         KaggleError: Kaggle couldn't be asked.
     """
     latest = kaggle.version(ref, None)
@@ -49,6 +57,8 @@ def survey(kaggle: Kaggle, ref: KernelRef, seen: int) -> Survey:
     sightings = []
     for number in range(seen + 1, latest.current_version + 1):
         found = latest if number == latest.current_version else kaggle.version(ref, number)
+        if found is None and every:
+            raise Unavailable(f"{ref} has a version {number}, but Kaggle denies it just now.")
         if found is not None:  # versions can be deleted
             sightings.append(Sighting(ref, number, parse_header(found.source)))
     return Survey(ref, latest.current_version, tuple(sightings))

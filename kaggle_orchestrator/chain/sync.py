@@ -34,7 +34,9 @@ def sync(kaggle: Kaggle, book: Book, half: Half, now: float, tell: Tell, *, take
         ChainError: Versions that the journal knows are gone.
         KaggleError: Kaggle couldn't be asked.
     """
-    return _absorb(survey(kaggle, book.pair.ref(half), book.record.seen(half)), book, half, now, tell, take_over)
+    doubt = any(a.kernel is half and a.version is None for a in book.open)
+    found = survey(kaggle, book.pair.ref(half), book.record.seen(half), every=doubt)
+    return _absorb(found, book, half, now, tell, take_over)
 
 
 def rebuild(
@@ -108,9 +110,9 @@ def _absorb_one(sighting: Sighting, book: Book, half: Half, now: float, tell: Te
         return False
     if known is not None and known.phase is not Phase.ENDED and (known.version is None or version < known.version):
         # Of two versions with one token the lowest wins, whoever looks.
-        adopted = known.adopted(version, now)
+        adopted = known.landed(version, known.intended_at)
     elif known is None and book.get(header.attempt) is None:
-        adopted = _imported(header, book, half, now).adopted(version, now)
+        adopted = _imported(header, book, half, now).landed(version, None)
     else:
         tell(Stranger(ref, version, f"repeats attempt {header.attempt}"))
         return False

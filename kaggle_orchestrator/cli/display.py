@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kaggle_orchestrator.chain.events import Adopted, Ended, Event, Pushed, StatusSeen, Waiting
-from kaggle_orchestrator.chain.model import Attempt
+from kaggle_orchestrator.chain.model import Attempt, Why
 from kaggle_orchestrator.cli import words
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class LiveDisplay(Display):
                 self._now(slug, attempt, f"leg {attempt.leg}: {attempt.status}".lower())
             case Ended(attempt):
                 self._now(slug, attempt, f"leg {attempt.leg}: {attempt.outcome}")
-            case Waiting(wait):
+            case Waiting(wait) if wait.why is not Why.SESSION:
                 self._progress.update(self._tasks[slug], description=f"{slug}: waiting for {words.WAITS[wait.why]}")
             case _:
                 pass

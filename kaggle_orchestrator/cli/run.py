@@ -78,20 +78,21 @@ def command(
     Exits 0 when the target is reached (with --once also while under way), 3 when a person is needed.
     """
     experiments = [load(path) for path in exps or (Path(),)]
-    kaggle = connect(local, experiments)
     options = Options(fresh=not once, accept_changes=accept_changes, new=new, retry=retry, take_over=take_over)
-    with ExitStack() as stack:
-        drives = [Drive(e, stack.enter_context(steered(e, kaggle, options))) for e in experiments]
-        display = stack.enter_context(display_for(tuple(d.slug for d in drives)))
-        try:
+    drives: list[Drive] = []
+    try:
+        kaggle = connect(local, experiments)
+        with ExitStack() as stack:
+            drives += [Drive(e, stack.enter_context(steered(e, kaggle, options))) for e in experiments]
+            display = stack.enter_context(display_for(tuple(d.slug for d in drives)))
             if once:
                 _once(drives, kaggle, display, EXIT_IN_PROGRESS if tell else 0)
             else:
                 kaggle = _drive(drives, kaggle, display, local)
-        except KeyboardInterrupt:
-            _say_interrupted(drives, display)
-            ctx.exit(EXIT_INTERRUPTED)
-        _print(drives, kaggle, as_json)
+            _print(drives, kaggle, as_json)
+    except KeyboardInterrupt:
+        _say_interrupted(drives)
+        ctx.exit(EXIT_INTERRUPTED)
     ctx.exit(worst(d.code or 0 for d in drives))
 
 
@@ -174,7 +175,8 @@ def _finish(drive: Drive, action: Finish, kaggle: "Kaggle", display: Display) ->
     display.say(drive.slug, verified + (f", {unverified} without a recorded sha256" if unverified else ""))
 
 
-def _say_interrupted(drives: list[Drive], display: Display) -> None:
+def _say_interrupted(drives: list[Drive]) -> None:
+    display = Display(tuple(d.slug for d in drives))
     for drive in drives:
         left = drive.chain.open if drive.code is None else ()
         for attempt in left:

@@ -45,7 +45,7 @@ def intended(number: int = 1, *, leg: int = 1, kernel: Half = Half.A, parent: Pa
 
 def live(number: int = 1, *, leg: int = 1, kernel: Half = Half.A, parent: Parent | None = None) -> Attempt:
     """An attempt whose session isn't judged."""
-    return intended(number, leg=leg, kernel=kernel, parent=parent).adopted(number, NOW - 1000)
+    return intended(number, leg=leg, kernel=kernel, parent=parent).landed(number, NOW - 1000)
 
 
 def result(attempt: Attempt, outcome: Outcome, step: int | None) -> LegResult:

@@ -16,14 +16,14 @@ from tests.chain.local import state_after
 
 
 def test_a_chain_with_a_kill_ends_where_an_uninterrupted_training_does(lab: Lab) -> None:
-    experiment = lab.experiment(params="steps = 280, step_s = 0.02", chain='session_limit = "8s", stop_before = "4s"')
+    experiment = lab.experiment(params="steps = 250, step_s = 0.02", chain='session_limit = "7s", stop_before = "4s"')
     kill = {"kernel": f"me/{experiment.kernel.slug}-b", "when_output": "checkpoints/*/manifest.json", "after_s": 0.1}
     admin.add_faults(lab.url, [{"kill_session": kill}])
     chain = lab.chain(experiment)
     finish = chain.drive(lab.events.append)
 
     assert isinstance(finish, Finish)
-    assert lab.state(experiment, finish.attempt) == state_after(280)
+    assert lab.state(experiment, finish.attempt) == state_after(250)
     attempts = chain.book.attempts
     assert attempts[1].outcome is Outcome.KILLED
     won = [a for a in attempts if a.outcome is not Outcome.KILLED]

@@ -235,7 +235,7 @@ def test_gpu_hours_bound_the_chain_and_shorten_its_last_session() -> None:
 
 
 def test_a_killed_session_of_unknown_length_counts_in_full() -> None:
-    assert replace(ended(1, Outcome.KILLED), pushed_at=None, running_since=None).session_s == 36000
+    assert replace(ended(1, Outcome.KILLED), pushed_at=None).session_s == 36000
 
 
 def test_quota_shortens_a_session_and_parks_a_chain() -> None:

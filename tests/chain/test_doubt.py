@@ -127,7 +127,7 @@ def test_a_controller_killed_before_its_push_left_pushes_once_in_the_end(lab: La
 
 
 def test_somebody_elses_version_is_named_and_left_alone(lab: Lab) -> None:
-    experiment = lab.experiment(params="steps = 30, step_s = 0.05")
+    experiment = lab.experiment(params="steps = 30, step_s = 0.03")
     chain = lab.chain(experiment)
     chain.tick()
     ref = KernelRef("me", experiment.kernel.slug)
@@ -159,8 +159,8 @@ def test_a_repeated_version_of_an_attempt_is_ignored_the_lowest_counts(lab: Lab)
 
 
 def test_two_controllers_share_one_attempt(lab: Lab) -> None:
-    experiment = lab.experiment(params="steps = 30, step_s = 0.05")
-    twin = lab.experiment(folder="elsewhere", slug=experiment.kernel.slug, params="steps = 30, step_s = 0.05")
+    experiment = lab.experiment(params="steps = 30, step_s = 0.03")
+    twin = lab.experiment(folder="elsewhere", slug=experiment.kernel.slug, params="steps = 30, step_s = 0.03")
     here, there = lab.chain(experiment), lab.chain(twin)
     there.observe()  # both look while there is nothing
     assert isinstance(here.tick(), Push)

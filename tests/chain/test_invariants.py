@@ -56,6 +56,9 @@ class World:
     park: Park | None = None
     pushes: int = 0
 
+    def choose(self, label: str) -> bool:
+        return self.draw.draw(mostly, label=label)
+
     def observation(self) -> Observation:
         attempts = tuple(self.attempts[n] for n in sorted(self.attempts))
         quota = None
@@ -71,7 +74,7 @@ class World:
                 self.push(action)
             case Wait():
                 assert action.until > self.now, "waiting for what is past would spin"
-                self.now = action.until if self.draw.draw(st.booleans(), label="on time") else self.now + 1
+                self.now = action.until if self.choose("on time") else self.now + 1
                 self.look()
             case Finish() | Fail() | Stop() | Refuse():
                 pass
@@ -101,7 +104,7 @@ class World:
             push.leg, push.number, token, push.kernel, push.parent, PRINT, push.session_limit_s, push.leave_after_s,
             self.now,
         )  # fmt: skip
-        answer = self.draw.draw(st.sampled_from(Answer), label="answer")
+        answer = self.draw.draw(answers, label="answer")
         version = len(self.landed) + 1
         if answer in (Answer.LANDED, Answer.UNCLEAR_LANDED):
             self.landed[token] = version
@@ -110,22 +113,22 @@ class World:
             self.attempts.pop(push.number, None)
             self.park = Park(self.now + 60, Why(Why.SESSION_CAP if answer is Answer.CAP else Why.QUOTA), "")
             return
-        self.attempts[push.number] = attempt.adopted(version, self.now) if answer is Answer.LANDED else attempt
+        self.attempts[push.number] = attempt.landed(version, self.now) if answer is Answer.LANDED else attempt
 
     def look(self) -> None:
         for attempt in list(self.attempts.values()):
-            if attempt.phase is Phase.INTENDED and self.draw.draw(st.booleans(), label="read back"):
+            if attempt.phase is Phase.INTENDED and self.choose("read back"):
                 if attempt.token in self.landed:
-                    self.attempts[attempt.number] = attempt.adopted(self.landed[attempt.token], self.now)
+                    self.attempts[attempt.number] = attempt.landed(self.landed[attempt.token], self.now)
                 elif attempt.absent_since is None:
                     self.attempts[attempt.number] = replace(attempt, absent_since=self.now)
-            elif attempt.phase is Phase.LIVE and self.draw.draw(st.booleans(), label="ended"):
+            elif attempt.phase is Phase.LIVE and self.choose("ended"):
                 self.end(attempt)
 
     def end(self, attempt: Attempt) -> None:
-        outcome = self.draw.draw(st.sampled_from(Outcome), label="outcome")
-        gain = outcome not in (Outcome.KILLED, Outcome.OUTPUT_LOST) and self.draw.draw(st.booleans(), label="gain")
-        step = attempt.start_step + self.draw.draw(st.integers(-50, 50)) if gain else None
+        outcome = self.draw.draw(outcomes, label="outcome")
+        gain = outcome not in (Outcome.KILLED, Outcome.OUTPUT_LOST) and self.draw.draw(mostly, label="checkpoint")
+        step = attempt.start_step + self.draw.draw(steps, label="steps") if gain else None
         words = None if outcome is Outcome.KILLED else result(attempt, outcome, step)
         if words is not None:
             length = self.draw.draw(st.floats(0, attempt.session_limit_s), label="length")
@@ -134,6 +137,15 @@ class World:
         self.attempts[attempt.number] = replace(attempt, status=status, result=words).ended(outcome, self.now)
         self.running.discard(attempt.token)
 
+
+mostly = st.sampled_from([True, True, True, False])
+steps = st.sampled_from([30, 20, 10, 1, 0, -10])
+outcomes = st.one_of(
+    st.just(Outcome.CONTINUE),
+    st.sampled_from([o for o, rule in RULES.items() if rule.turn is Turn.RETRY]),
+    st.sampled_from([Outcome.CONTINUE, Outcome.KILLED, *Outcome]),
+)
+answers = st.sampled_from([*[Answer.LANDED] * 4, *Answer])
 
 policies = st.builds(
     Policy,
@@ -173,8 +185,8 @@ def check_budgets(world: World) -> None:
         assert used <= policy.max_gpu_hours * 3600 + 1
     if policy.chained:
         assert len(seen.legs) <= policy.max_legs
-    steps = [step_of(a) for a in seen.legs if policy.chained]
-    assert steps == sorted(set(steps))
+    gains = [step_of(a) for a in seen.legs if policy.chained]
+    assert gains == sorted(set(gains))
     for leg in {a.leg for a in seen.attempts}:
         ended = [a for a in seen.attempts if a.leg == leg and a.phase is Phase.ENDED]
         ended = [a for a in ended if not (a.gained and policy.chained)]

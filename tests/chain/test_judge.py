@@ -117,7 +117,7 @@ def test_the_last_log_line_does_when_the_outputs_were_dropped() -> None:
     "wrong",
     [
         replace(GOOD, token="another's"),
-        replace(GOOD, state=ResultState.RUNNING, outcome=None),
+        replace(GOOD, state=ResultState.RUNNING),
         replace(GOOD, outcome=None),
     ],
     ids=["another's token", "still running", "no outcome"],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kaggle_orchestrator.chain import Attempt, Finish, Options, Phase, Push
+from kaggle_orchestrator.chain import Attempt, Finish, Options, Phase, Push, Wait, Why
 from kaggle_orchestrator.chain.events import Rebuilt
 from kaggle_orchestrator.errors import ChainError, ChainLive, ForeignKernel
 from kaggle_orchestrator.localkaggle import admin
@@ -14,7 +14,7 @@ from kaggle_orchestrator.protocol import Outcome
 from tests.chain.conftest import Lab
 from tests.chain.local import state_after
 
-CHAIN = 'session_limit = "6s", stop_before = "2s"'
+CHAIN = 'session_limit = "5s", stop_before = "2s"'
 
 
 def essence(attempt: Attempt) -> Attempt:
@@ -26,7 +26,7 @@ def essence(attempt: Attempt) -> Attempt:
 
 
 def test_a_chain_goes_on_after_its_journal_was_lost(lab: Lab) -> None:
-    experiment = lab.experiment(params="steps = 110, step_s = 0.03", chain=CHAIN)
+    experiment = lab.experiment(params="steps = 80, step_s = 0.03", chain=CHAIN)
     kill = {"kernel": f"me/{experiment.kernel.slug}", "when_output": "checkpoints/*/manifest.json", "as": "error"}
     admin.add_faults(lab.url, [{"kill_session": kill}])
     chain = lab.chain(experiment)
@@ -42,7 +42,7 @@ def test_a_chain_goes_on_after_its_journal_was_lost(lab: Lab) -> None:
     assert [essence(a) for a in judged][:2] == [essence(a) for a in before][:2]
     finish = again.drive(lab.events.append)
     assert isinstance(finish, Finish)
-    assert lab.state(experiment, finish.attempt) == state_after(110)
+    assert lab.state(experiment, finish.attempt) == state_after(80)
     starts = [a.start_step for a in again.book.attempts]
     assert starts.count(0) == 2  # the killed one and the leg it was
     sessions = len(lab.sessions(experiment))
@@ -50,7 +50,7 @@ def test_a_chain_goes_on_after_its_journal_was_lost(lab: Lab) -> None:
 
     # A finished chain is known to be finished, on any machine.
     elsewhere = lab.experiment(
-        folder="elsewhere", slug=experiment.kernel.slug, params="steps = 110, step_s = 0.03", chain=CHAIN
+        folder="elsewhere", slug=experiment.kernel.slug, params="steps = 80, step_s = 0.03", chain=CHAIN
     )
     there = lab.chain(elsewhere)
     found = there.drive(lab.events.append)
@@ -61,11 +61,27 @@ def test_a_chain_goes_on_after_its_journal_was_lost(lab: Lab) -> None:
 
 
 def test_a_session_under_way_is_taken_up_again(lab: Lab) -> None:
-    experiment = lab.experiment(params="steps = 30, step_s = 0.05")
+    experiment = lab.experiment(params="steps = 30, step_s = 0.03")
     assert isinstance(lab.chain(experiment).tick(), Push)
     shutil.rmtree(experiment.root / ".kgo")
     finish = lab.chain(experiment).drive()
     assert isinstance(finish, Finish)
+    assert len(lab.sessions(experiment)) == 1
+
+
+def test_a_kernel_that_is_listed_but_denied_isnt_taken_for_absent(lab: Lab) -> None:
+    experiment = lab.experiment()
+    finish = lab.chain(experiment).drive()
+    assert isinstance(finish, Finish)
+    shutil.rmtree(experiment.root / ".kgo")
+    admin.add_faults(lab.url, [{"rpc": "GetKernel", "number": 1, "status": 404}])
+    chain = lab.chain(experiment)
+    wait = chain.tick()
+    assert isinstance(wait, Wait)
+    assert wait.why is Why.NETWORK
+    again = chain.drive()
+    assert isinstance(again, Finish)
+    assert again.attempt.token == finish.attempt.token
     assert len(lab.sessions(experiment)) == 1
 
 
@@ -112,7 +128,7 @@ def test_versions_that_are_gone_are_told_and_only_a_new_chain_gets_past_that(lab
 
 
 def test_a_new_chain_isnt_begun_beside_a_live_session(lab: Lab) -> None:
-    experiment = lab.experiment(params="steps = 30, step_s = 0.05")
+    experiment = lab.experiment(params="steps = 30, step_s = 0.03")
     lab.chain(experiment).tick()
     with pytest.raises(ChainLive):
         lab.chain(experiment, options=Options(new=True)).tick()

@@ -30,7 +30,8 @@ def document(tmp_path: Path, seen: Observation) -> dict[str, Any]:
 
 def test_the_keys_and_their_values(tmp_path: Path) -> None:
     assert LEG1.result is not None
-    told = replace(LEG1.result, target_step=400, epoch=3, buckets={"train": 600.0})
+    gpus = {"accelerator": "NvidiaTeslaT4", "gpus": [{"name": "Tesla T4"}] * 2}
+    told = replace(LEG1.result, target_step=400, epoch=3, buckets={"train": 600.0}, environment=gpus)
     assert document(tmp_path, observation(replace(LEG1, result=told), LEG2)) == {
         "experiment": str(tmp_path),
         "kernel": "me/x",
@@ -57,7 +58,7 @@ def test_the_keys_and_their_values(tmp_path: Path) -> None:
                 "resumed_from": None,
                 "resume_verified": None,
                 "goodput": 0.75,
-                "gpu": None,
+                "gpu": "2 × Tesla T4",
             },
             {
                 "leg": 2,

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,9 +82,9 @@ class Kgo:
 
 
 @pytest.fixture
-def kgo(tmp_path: Path, server: LocalServer, python: Path) -> Iterator[Kgo]:
+def kgo(tmp_path: Path, server: LocalServer, python: Path) -> Kgo:
     home = server.root.parent
-    yield Kgo(tmp_path, home, background.ensure(home).url, python)
+    return Kgo(tmp_path, home, background.ensure(home).url, python)
 
 
 def document(result: Result) -> dict[str, Any]:

@@ -1,8 +1,13 @@
 """`push`, `run`, `status`, `pull`: exit codes, what goes to stdout, what to stderr."""
 
 import hashlib
+import os
+import pty
 import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +29,7 @@ def test_run_reaches_the_target_and_prints_verified_artifacts(kgo: Kgo) -> None:
     root = kgo.experiment()
     ran = kgo("run", root)
     assert ran.exit_code == 0, ran.output
-    artifacts = dict(reversed(line.split("  ")) for line in ran.stdout.splitlines())
+    artifacts = {path: sha256 for sha256, path in (line.split("  ") for line in ran.stdout.splitlines())}
     assert str(root / "outputs/final/state.txt") in artifacts
     for path, sha256 in artifacts.items():
         assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == sha256
@@ -107,6 +112,8 @@ def test_status_without_kaggle_shows_what_the_journal_knows(kgo: Kgo) -> None:
     root = kgo.experiment()
     kgo("run", root)
     online = document(kgo("status", root, "--json"))
+    # The same local Kaggle by its address, as `kgo local serve` prints it.
+    assert document(kgo("status", root, "--json", KGO_LOCAL="", KGO_ENDPOINT=kgo.url)) == online
     offline = kgo("status", root, "--json", KGO_LOCAL="", KGO_ENDPOINT="http://127.0.0.1:9")
     assert offline.exit_code == 0
     assert "journal" in offline.stderr
@@ -162,6 +169,30 @@ def test_interrupting_run_leaves_the_session_running(kgo: Kgo) -> None:
     assert [s.status for s in kgo.sessions(root)] == [SessionStatus.RUNNING]
     assert kgo("run", root).exit_code == 0
     assert len(kgo.sessions(root)) == 1
+
+
+def test_on_a_terminal_run_shows_lines_and_leaves_it_as_it_was(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("kgo"), "run", root],
+        env=kgo.environ | {"TERM": "xterm", "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # how a pseudo-terminal says that its other end was closed
+        while block := os.read(ours, 1 << 16):
+            shown += block
+    os.close(ours)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, shown
+    assert b"kgo: Target reached in leg 1" in shown
+    assert b"step 30/30" in shown
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l"), "the cursor is left hidden"
+    assert b"\x1b" not in stdout
+    assert b"final/state.txt" in stdout
 
 
 def test_several_experiments_run_side_by_side(kgo: Kgo) -> None:

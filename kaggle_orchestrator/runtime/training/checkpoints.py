@@ -152,6 +152,7 @@ class Checkpoints:
         size = sum(tensor_bytes(s) + _OVERHEAD for s in snapshot.states.values())
         digests = {n: state_digest(s, n) for n, s in snapshot.states.items()} | dict(snapshot.digests)
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._make_room(size)
             temporary.mkdir(parents=True)
             files = _write_files(temporary, snapshot)

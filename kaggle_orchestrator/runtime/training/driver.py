@@ -153,6 +153,8 @@ class Driver:
             KgoError: The state can't be restored into this training.
         """
         began = time.monotonic()
+        for loader in self.keeper.loaders:
+            loader.end_pass()
         course = Course(loop, total)
         self._arrival = self.keeper.restore(course)
         if self.keeper.restored is None:
@@ -184,6 +186,7 @@ class Driver:
                 course.steps_per_epoch = course.step - before
             course.epoch += 1
             self._between_bodies(course)
+        self._stop.remove()
 
     def _steps(self, course: Course) -> Iterator[int]:
         while not course.complete:
@@ -193,6 +196,7 @@ class Driver:
             if course.step == self._first_step:
                 raise KgoError("a step ended without run.step()", hint="Call it once for each optimizer step.")
             self._between_bodies(course)
+        self._stop.remove()
 
     def _open_body(self, course: Course) -> None:
         for loader in self.keeper.loaders:

@@ -91,7 +91,8 @@ class Keeper:
         document = self._document
         if document["loop"] != course.loop:
             raise KgoError(
-                f"this training loops over run.{course.loop}(), the checkpoint's over run.{document['loop']}()"
+                f"this training loops over run.{course.loop}(), the checkpoint's over run.{document['loop']}()",
+                hint=f"Is it another training's? To start from the beginning, move {self._store.folder} away.",
             )
         self._check_loaders(document["loaders"], mid_body=document["at"] is not None)
         self.tracked.check_names(tuple(document["objects"]))
@@ -175,7 +176,10 @@ class Keeper:
 
     def _check_loaders(self, stored: list[dict[str, Any]], *, mid_body: bool) -> None:
         if len(stored) != len(self.loaders):
-            raise KgoError(f"{len(self.loaders)} loaders are made here, {len(stored)} were in the checkpoint")
+            raise KgoError(
+                f"{len(self.loaders)} loaders are made here, {len(stored)} were in the checkpoint",
+                hint=f"Is it another training's? To start from the beginning, move {self._store.folder} away.",
+            )
         for number, (loader, state) in enumerate(zip(self.loaders, stored, strict=True)):
             if len(loader) == state["batches"]:
                 continue

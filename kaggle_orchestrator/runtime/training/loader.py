@@ -59,22 +59,15 @@ class Loader:
     """Batches of a data set, exact across legs. Made by ``run.loader``; iterate over it as over a DataLoader."""
 
     def __init__(self, data: Any, place: Place, gate: Gate, options: Mapping[str, Any]) -> None:
-        settings, self._order = (
-            _from_loader(data, place) if isinstance(data, DataLoader) else _new(data, place, options)
-        )
+        if isinstance(data, DataLoader):
+            settings, self._order = _from_loader(data, place, options)
+        else:
+            settings, self._order = _from_data_set(data, place, options)
         self._gate = gate
         self._place = place
         self._queue = Queue()
         self._generator = torch.Generator()
-        self._torch: DataLoader[Any] = DataLoader(
-            Maker(settings.pop("dataset"), settings.pop("collate_fn"), place),
-            batch_size=None,
-            sampler=self._queue,
-            collate_fn=_as_it_is,
-            worker_init_fn=WorkerInit(settings.pop("worker_init_fn", None)),
-            generator=self._generator,
-            **settings,
-        )
+        self._torch = self._made_by_torch(settings)
         self._next = 0
         self._body = 0
         self._body_first = 0
@@ -113,6 +106,10 @@ class Loader:
         if self.open_pass is not None and self.open_pass.delivered:
             self.open_pass.fresh = self.open_pass.stepped = True
 
+    def end_pass(self) -> None:
+        """The loop begins: an iterator from before it can't be moved to a checkpoint's position, so it ends here."""
+        self.open_pass = None
+
     def begin_body(self) -> None:
         """An epoch (or a step of ``run.steps``) begins."""
         self._body += 1
@@ -129,6 +126,9 @@ class Loader:
         if here := self.open_pass:
             carried = here.endless or here.body != self._body
             open_ = {"pass": here.number, "delivered": here.delivered, "step": here.stepped, "carried": carried}
+        elif pending := self._pending():  # open at the last checkpoint, and not come back to since
+            number, delivered = pending[0]
+            open_ = {"pass": number, "delivered": delivered, "step": True, "carried": True}
         return {
             "batches": len(self),
             "body_first": self._body_first,
@@ -158,13 +158,32 @@ class Loader:
 
     def catch_up(self) -> None:
         """The training has arrived at the position of the checkpoint: passes go on counting from there."""
-        pending = [number for number, delivered in self._resume.items() if delivered is not None]
-        self._next = pending[0] if pending else max(self._next, self._arrival_next)
+        pending = self._pending()
+        self._next = pending[0][0] if pending else max(self._next, self._arrival_next)
 
     def close(self) -> None:
         """End workers that persist."""
-        self.open_pass = None
+        self.end_pass()
         self._torch._iterator = None
+
+    def _pending(self) -> list[tuple[int, int]]:
+        """Passes that were open at the checkpoint and wait for their iteration to begin: number and batches given."""
+        return [(number, delivered) for number, delivered in self._resume.items() if delivered is not None]
+
+    def _made_by_torch(self, settings: dict[str, Any]) -> DataLoader[Any]:
+        """A DataLoader whose samples are our batches: workers, pinned memory and prefetching remain torch's."""
+        try:
+            return DataLoader(
+                Maker(settings.pop("dataset"), settings.pop("collate_fn"), self._place),
+                batch_size=None,
+                sampler=self._queue,
+                collate_fn=_as_it_is,
+                worker_init_fn=WorkerInit(settings.pop("worker_init_fn", None)),
+                generator=self._generator,
+                **settings,
+            )
+        except (TypeError, ValueError) as error:
+            raise KgoError(f"run.loader(): {error}") from error
 
     def _run_pass(self, *, endless: bool) -> Iterator[Any]:
         number, self._next = self._next, self._next + 1
@@ -196,7 +215,7 @@ class Loader:
                 here.delivered += 1
                 yield batch
                 if self.open_pass is not here:
-                    raise KgoError("this pass over a loader was ended by a newer one over the same loader")
+                    raise KgoError("this iterator over a loader was ended by the beginning of the loop, or a newer one")
         finally:
             if self.open_pass is here:
                 self.open_pass = None
@@ -204,8 +223,8 @@ class Loader:
                     self._finished.append(number)
 
 
-def _new(data: Any, place: Place, options: Mapping[str, Any]) -> tuple[dict[str, Any], Order]:
-    options = dict(options)
+def _from_data_set(data: Any, place: Place, given: Mapping[str, Any]) -> tuple[dict[str, Any], Order]:
+    options = dict(given)
     for name in options:
         if name in _REFUSED:
             raise KgoError(f"run.loader({name}=…): {_REFUSED[name]}")
@@ -222,15 +241,20 @@ def _new(data: Any, place: Place, options: Mapping[str, Any]) -> tuple[dict[str,
     return {"dataset": data, "collate_fn": collate, **options}, order
 
 
-def _from_loader(loader: DataLoader[Any], place: Place) -> tuple[dict[str, Any], Order]:
+def _from_loader(loader: DataLoader[Any], place: Place, given: Mapping[str, Any]) -> tuple[dict[str, Any], Order]:
+    if given:
+        raise KgoError(f"run.loader(): {', '.join(given)}: the DataLoader has it already; set it there")
     if isinstance(loader.dataset, IterableDataset):
         raise KgoError(
             "run.loader: an IterableDataset can't be entered in the middle",
             hint="Exact resume needs a map-style data set: __len__() and __getitem__(index).",
         )
-    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-    if not hasattr(sampler, "__len__"):
-        raise KgoError(f"run.loader: {type(sampler).__name__} has no length, so its passes have no end")
+    try:
+        len(loader)
+    except TypeError as error:
+        raise KgoError(
+            f"run.loader: the DataLoader's sampler has no length, so its passes have no end: {error}"
+        ) from error
     names = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
     settings = {name: getattr(loader, name) for name in (*names, "persistent_workers", "dataset", "collate_fn")}
     if loader.num_workers:

@@ -39,6 +39,8 @@ class Tracked:
             KgoError: An object has no state, or a name or an object comes twice.
         """
         for name, value in objects.items():
+            if not name.isidentifier():
+                raise KgoError(f"run.track(): {name!r} isn't a name; it becomes a file's")
             if name in RESERVED:
                 raise KgoError(f"run.track({name}=…): the name {name!r} is kgo's own; take another")
             if name in self._objects:

@@ -30,7 +30,11 @@ class Zygote:
     """The warm parent; see ``zygote``."""
 
     def __init__(self) -> None:
-        environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
+        environ["OMP_NUM_THREADS"] = "1"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.runtime.training.zygote"],
             stdin=subprocess.PIPE,

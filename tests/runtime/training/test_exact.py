@@ -1,5 +1,7 @@
 """A training that is cut ends bit for bit where an uninterrupted one does, wherever and however often it is cut."""
 
+import random
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,7 +41,7 @@ def test_stopped_at_some_steps(
     chain: MakeChain, straight: FindStraight, training: str, options: dict[str, object], steps: int, workers: int
 ) -> None:
     expected = straight(training, **options)
-    for first in (1, 5) if workers == 0 else (steps // 2,):
+    for first in (1, 6) if workers == 0 else (steps // 2,):
         chained = chain(training, name=str(first), workers=workers, **options)
         stop_three_times(chained, first)
         assert_same(expected, *chained.legs)
@@ -56,6 +58,28 @@ def test_stopped_at_every_step(
     for first in range(1, steps + 1):
         chained = chain(training, name=str(first), workers=workers, **options)
         stop_three_times(chained, first)
+        assert_same(expected, *chained.legs)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("training", "options", "steps"), TRAININGS)
+def test_cut_in_all_ways_at_random(
+    chain: MakeChain, straight: FindStraight, training: str, options: dict[str, object], steps: int
+) -> None:
+    chance, expected = random.Random(11), straight(training, **options)
+    for round_ in range(12):
+        chained = chain(training, name=str(round_), **options)
+        for _ in range(chance.randrange(1, 8)):
+            way = chance.choice(["stop", "kill", "deadline"])
+            environ = {Variable.SAVE_EVERY: "0"} if chance.random() < 0.5 else {}
+            if way == "deadline":
+                environ[Variable.DEADLINE] = "1"
+            at = chance.randrange(1, steps + 1)
+            cut = {} if way == "deadline" else {f"{way}_at": at}
+            ended = chained.leg(environ=environ, workers=chance.choice([0, 0, 1, 2]), **cut)
+            assert ended.code in (0, -signal.SIGKILL), ended.log
+        assert chained.leg().code == 0
         assert_same(expected, *chained.legs)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ BATCHES = 5
 
 
 class Noisy(Dataset[tuple[Tensor, int, int]]):
-    """Samples that differ each time, by Python's and torch's random numbers."""
+    """Samples that differ each time, by the random numbers of Python, torch and, where it is installed, NumPy."""
 
     def __init__(self, samples: int = SAMPLES) -> None:
         self.x = torch.randn(samples, 6, generator=torch.Generator().manual_seed(7))
@@ -37,7 +38,9 @@ class Noisy(Dataset[tuple[Tensor, int, int]]):
         return len(self.x)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int, int]:
-        return self.x[index] * random.uniform(0.9, 1.1) + torch.randn(6) * 0.1, index % 3, index
+        numpy: Any = sys.modules.get("numpy")
+        shift = 0.0 if numpy is None else float(numpy.random.rand())
+        return self.x[index] * random.uniform(0.9, 1.1) + torch.randn(6) * 0.1 + shift, index % 3, index
 
 
 class Total:
@@ -192,9 +195,10 @@ def zipped(total: int = 3, workers: int = 0, stop_at: int | None = None, kill_at
 def steps(
     total: int = 14, workers: int = 0, stop_at: int | None = None, kill_at: int | None = None, by_hand: bool = False
 ) -> None:
-    """A loop over steps that draws on a loader without an end, or restarts it by hand."""
+    """A loop over steps that draws on a loader without an end, or restarts it by hand, and seldom on a second one."""
     with kgo.start(seed=3) as run:
         train = run.loader(Noisy(), batch_size=BATCH, num_workers=workers)
+        seldom = run.loader(Noisy(6), batch_size=4).endless()
         parts = Parts(run, total)
         batches: Iterator[Any] = iter(train) if by_hand else train.endless()
         for number in run.steps(total):
@@ -203,7 +207,8 @@ def steps(
             except StopIteration:
                 batches = iter(train)
                 x, y, ids = next(batches)
-            parts.train(x, y, ids, 1 + torch.rand(1).item())
+            other, _, more = next(seldom) if number % 5 == 1 else (x, y, ids[:0])
+            parts.train(x + other.mean(), y, torch.cat([ids, more]), 1 + torch.rand(1).item())
             interrupt(run, stop_at=stop_at, kill_at=kill_at)
             if number % 4 == 3:
                 parts.evaluate()
