@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(VENV)/bin/python -m pip install --quiet '$(TORCH)'
-	$(VENV)/bin/python -m pip install --quiet --editable . --group dev
+	$(VENV)/bin/python -m pip install --quiet --editable '.[torch]' --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)

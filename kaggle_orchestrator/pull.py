@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kaggle_orchestrator.client import Kaggle
 from kaggle_orchestrator.errors import Damaged
-from kaggle_orchestrator.experiment.globs import matches
 from kaggle_orchestrator.models import Artifact, KernelRef, OutputListing
 from kaggle_orchestrator.protocol import CHECKPOINTS, LEG_RESULT, FileDigest, LegResult
+from kaggle_orchestrator.protocol.globs import matches
 from kaggle_orchestrator.protocol.jsonable import Malformed
 from kaggle_orchestrator.protocol.result import ResultState
 

@@ -98,7 +98,7 @@ def _uses_library(tree: ast.Module) -> bool:
 def local_source_missing(subject: Subject) -> Iterator[Hit]:
     """The folder that stands in for a dataset must be there for the local Kaggle."""
     for name, folder in subject.experiment.local.sources.items():
-        if not (subject.experiment.root / folder).is_dir():
+        if not subject.experiment.place(folder).is_dir():
             yield Hit(
                 f"There is no folder {folder}: the local Kaggle has nothing to mount as {name}.",
                 "Put a sample of the data there.",

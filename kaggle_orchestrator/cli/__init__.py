@@ -25,6 +25,9 @@ COMMANDS = {
 """Each command's one-line help; its module is ``cli.<name>`` and holds it as ``command``."""
 
 
+EXIT_INTERRUPTED = 130
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -55,6 +58,8 @@ class LazyGroup(click.Group):
             from kaggle_orchestrator.cli.failure import report
 
             ctx.exit(report(error))
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -113,13 +113,13 @@ def _settle_in(kaggle: "Kaggle", experiment: Experiment) -> None:
     from kaggle_orchestrator.localkaggle import admin
 
     for name, folder in experiment.local.sources.items():
-        path = experiment.root / folder
+        path = experiment.place(folder)
         if not path.is_dir():
             raise UsageError(f"local.sources: {folder} (for {name}) is not a folder.", hint=f"It would be {path}.")
-        admin.put_dataset(kaggle.endpoint, name, path)
+        admin.put_dataset(kaggle.endpoint, name if "/" in name else f"competitions/{name}", path)
     python = None
     if experiment.local.python is not None:
-        python = experiment.root / experiment.local.python  # not resolved: a link is what makes a virtual environment
+        python = experiment.place(experiment.local.python)  # not resolved: a link is what makes a virtual environment
         if not python.exists():
             raise UsageError(f"local.python: there is no {python}.")
     pair = Pair(kaggle.owner(), experiment.kernel.slug)

@@ -123,14 +123,14 @@ def _experiment(stage: Path) -> Experiment:
 
 
 def _sized(straight: Ran) -> ChainConfig:
-    """Sessions that hold between a quarter and a third of the training on this machine, what else they do included."""
+    """Sessions that hold about a quarter of the training on this machine, what else they do included."""
     result = straight.attempts[-1].result
     assert result is not None
     assert result.ended_at is not None
     train_s = result.buckets.get("train", 0.0)
     other_s = result.ended_at - result.started_at - train_s
     # After a kill half the time is planned; that too must hold more than the start.
-    leave_s = max(other_s + train_s / 3.5, 2.5 * other_s)
+    leave_s = max(other_s + train_s / 4.5, 2.2 * other_s)
     return ChainConfig(
         session_limit_s=round(leave_s + STOP_BEFORE_S), stop_before_s=STOP_BEFORE_S, max_legs=40, min_leg_s=1.0
     )

@@ -10,6 +10,7 @@ import click
 
 from kaggle_orchestrator.chain import Chain, Fail, Finish, Options, Push, Refuse, Stop, Wait, Why
 from kaggle_orchestrator.chain.summary import SCHEMA, chain_document
+from kaggle_orchestrator.cli import EXIT_INTERRUPTED
 from kaggle_orchestrator.cli.context import connect, home, local_option, steered, steering_options
 from kaggle_orchestrator.cli.display import Display, display_for
 from kaggle_orchestrator.cli.failure import EXIT_FAILED, EXIT_IN_PROGRESS, EXIT_PERSON, EXIT_USAGE, exit_code
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from kaggle_orchestrator.client import Kaggle
     from kaggle_orchestrator.pull import Pulled
 
-EXIT_INTERRUPTED = 130
 LOCAL_NAP_S = 20.0
 """A local Kaggle goes when nothing asks it for a minute; it's looked after more often than that."""
 

@@ -1,6 +1,12 @@
 """An experiment: ``kgo.toml``, the files that travel with it, and the fingerprints that tell two apart."""
 
-from kaggle_orchestrator.experiment.fingerprint import chain_id, code_sha256, config_sha256, file_digests
+from kaggle_orchestrator.experiment.fingerprint import (
+    chain_id,
+    code_sha256,
+    config_sha256,
+    file_digests,
+    training_settings,
+)
 from kaggle_orchestrator.experiment.load import load
 from kaggle_orchestrator.experiment.model import (
     MAX_SESSION_S,
@@ -32,4 +38,5 @@ __all__ = [
     "file_digests",
     "load",
     "select",
+    "training_settings",
 ]

@@ -10,15 +10,14 @@ from kaggle_orchestrator.experiment.model import Experiment
 from kaggle_orchestrator.protocol import FileDigest, digest_file
 
 
-def file_digests(files: Mapping[str, Path] | Mapping[str, bytes]) -> dict[str, FileDigest]:
+def file_digests(files: Mapping[str, Path | bytes]) -> dict[str, FileDigest]:
     """The digest of each collected file (or of contents already read), by its path, sorted.
 
     Raises:
         RenderError: A file can't be read.
     """
-    contents: Mapping[str, Path | bytes] = dict(files.items())
     digests = {}
-    for path, file in sorted(contents.items()):
+    for path, file in sorted(files.items()):
         if isinstance(file, bytes):
             digests[path] = FileDigest(hashlib.sha256(file).hexdigest(), len(file))
             continue
@@ -29,7 +28,7 @@ def file_digests(files: Mapping[str, Path] | Mapping[str, bytes]) -> dict[str, F
     return digests
 
 
-def code_sha256(files: Mapping[str, Path] | Mapping[str, bytes]) -> str:
+def code_sha256(files: Mapping[str, Path | bytes]) -> str:
     """One sha256 over the names and contents of the collected files; modes and times don't count.
 
     Raises:
@@ -38,31 +37,33 @@ def code_sha256(files: Mapping[str, Path] | Mapping[str, bytes]) -> str:
     return _sha256("kgo-code", [[path, digest.sha256] for path, digest in file_digests(files).items()])
 
 
-def config_sha256(experiment: Experiment) -> str:
-    """One sha256 over the settings that training depends on: another value is an edit of the chain.
+def training_settings(experiment: Experiment) -> dict[str, object]:
+    """The settings that training depends on, by their key in ``kgo.toml``: another value is an edit of the chain.
 
     Budgets, names for people, what is kept and what is pulled are not among them, so they can change at any time.
     """
     kernel, train, checkpoint = experiment.kernel, experiment.train, experiment.checkpoint
-    return _sha256(
-        "kgo-config",
-        {
-            "machine_shape": kernel.accelerator.machine_shape,
-            "internet": kernel.internet,
-            "docker_image": kernel.docker_image,
-            "datasets": sorted(kernel.datasets),
-            "competitions": sorted(kernel.competitions),
-            "models": sorted(kernel.models),
-            "kernels": sorted(kernel.kernels),
-            "entry": train.entry,
-            "args": list(train.args),
-            "launch": train.launch,
-            "params": dict(train.params),
-            "paths": list(checkpoint.paths),
-            "done": checkpoint.done,
-            "deterministic": checkpoint.deterministic,
-        },
-    )
+    return {
+        "kernel.accelerator": kernel.accelerator.machine_shape,
+        "kernel.internet": kernel.internet,
+        "kernel.docker_image": kernel.docker_image,
+        "kernel.datasets": sorted(kernel.datasets),
+        "kernel.competitions": sorted(kernel.competitions),
+        "kernel.models": sorted(kernel.models),
+        "kernel.kernels": sorted(kernel.kernels),
+        "train.entry": train.entry,
+        "train.args": train.args,
+        "train.launch": train.launch,
+        **{f"train.params.{name}": value for name, value in train.params.items()},
+        "checkpoint.paths": checkpoint.paths,
+        "checkpoint.done": checkpoint.done,
+        "checkpoint.deterministic": checkpoint.deterministic,
+    }
+
+
+def config_sha256(experiment: Experiment) -> str:
+    """One sha256 over :func:`training_settings`."""
+    return _sha256("kgo-config", training_settings(experiment))
 
 
 def chain_id(owner: str, slug: str, generation: int) -> str:

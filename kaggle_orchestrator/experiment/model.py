@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kaggle_orchestrator.experiment.names import file_at
 from kaggle_orchestrator.models import Accelerator
 
 MAX_SESSION_S = 12 * 3600
@@ -107,3 +108,7 @@ class Experiment:
     pull: PullConfig = field(default_factory=PullConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     file: str = "kgo.toml"
+
+    def place(self, path: str) -> Path:
+        """The file or folder that a key names: below the experiment's folder unless it's absolute."""
+        return file_at(self.root, path)

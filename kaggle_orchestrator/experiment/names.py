@@ -13,5 +13,5 @@ def text_of(native: str) -> str:
 
 
 def file_at(root: Path, path: str) -> Path:
-    """The file that a path, given as text, names below (or beside) ``root``."""
+    """The file that a path, given as text, names: seen from ``root`` unless it's absolute."""
     return root / os.fsdecode(path.encode("utf-8", "surrogateescape"))

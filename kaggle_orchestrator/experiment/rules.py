@@ -134,9 +134,11 @@ class Rules:
         kernel = self.document.kernel
         if self.is_wrong("local.sources", *(f"kernel.{k}" for k in ("datasets", "competitions", "models", "kernels"))):
             return
-        known = [*kernel.datasets, *kernel.competitions, *kernel.models, *kernel.kernels]
+        known = [*kernel.datasets, *kernel.competitions]
         for name in self.document.local.sources:
-            if name not in known:
+            if name in (*kernel.models, *kernel.kernels):
+                yield Fault(f"local.sources.{shown(name)}", "folders for models and kernels are not yet supported")
+            elif name not in known:
                 close = get_close_matches(name, known, n=1)
                 guess = f"; did you mean {shown(close[0])}?" if close else ""
                 yield Fault(f"local.sources.{shown(name)}", f"[kernel] has no such source{guess}")

@@ -7,15 +7,16 @@ default: silently passing over it would promise what isn't done.
 import math
 from collections.abc import Callable
 from datetime import date, time
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from kaggle_orchestrator.experiment.globs import glob_fault
 from kaggle_orchestrator.experiment.model import MAX_SESSION_S
 from kaggle_orchestrator.experiment.values import (
     ACCELERATORS,
     format_duration,
+    glob_fault,
     parse_accelerator,
     parse_competition,
     parse_duration,
@@ -79,6 +80,17 @@ def _path(value: str) -> str:
     if fault := glob_fault(value):
         raise ValueError(fault)
     return "/".join(p for p in value.split("/") if p not in ("", "."))
+
+
+def _place(value: str) -> str:
+    """A file or folder anywhere on this machine; ``~`` is HOME."""
+    value = _text(value)
+    if not value.startswith("~"):
+        return value
+    try:
+        return str(Path(value).expanduser())
+    except RuntimeError as error:
+        raise ValueError(f"{shown(value)}: there is no such home folder") from error
 
 
 def _params(value: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +171,7 @@ Text = Annotated[str, AfterValidator(_text)]
 Argument = Annotated[str, AfterValidator(_argument)]
 Glob = Annotated[str, AfterValidator(_glob)]
 FilePath = Annotated[str, AfterValidator(_path)]
+Place = Annotated[str, AfterValidator(_place)]
 
 
 class KernelTable(Table):
@@ -225,15 +238,15 @@ class GuardsTable(Table):
 class PullTable(Table):
     """``[pull]``."""
 
-    dir: Text = "outputs"
+    dir: Place = "outputs"
     patterns: list[Glob] = []
 
 
 class LocalTable(Table):
     """``[local]``."""
 
-    python: Text | None = None
-    sources: dict[str, Text] = {}
+    python: Place | None = None
+    sources: dict[str, Place] = {}
 
 
 class Document(Table):

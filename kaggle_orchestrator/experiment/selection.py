@@ -1,9 +1,10 @@
 """Which files of an experiment travel to Kaggle. What could be a secret never does, whatever the configuration says.
 
 By default these are the files that git tracks and those it would track (untracked, not ignored), or, outside a git
-repository, all files; in both cases without what a training writes, the folders that stand in for data locally, and
-what ``kgo render`` wrote. ``train.include`` replaces that default, git's word included. ``train.exclude`` takes away.
-The entry always travels, ``kgo.toml`` never (its part of the fingerprint is taken by meaning, not by bytes).
+repository, all files; in both cases without the folders that stand in for data locally, and, unless git tracks them,
+without what a training, ``kgo render`` and ``kgo pull`` wrote. ``train.include`` replaces that default, git's word
+included. ``train.exclude`` takes away. The entry always travels, ``kgo.toml`` never (its part of the fingerprint is
+taken by meaning, not by bytes).
 """
 
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from pathlib import Path
 
 from kaggle_orchestrator.errors import ConfigError, Fault
 from kaggle_orchestrator.experiment.git import GitFiles, GitTrouble, git_files
-from kaggle_orchestrator.experiment.globs import matches
 from kaggle_orchestrator.experiment.model import Experiment
 from kaggle_orchestrator.experiment.names import file_at, text_of
 from kaggle_orchestrator.experiment.values import shown
+from kaggle_orchestrator.protocol import LEG_RESULT
+from kaggle_orchestrator.protocol.globs import matches
 
 SECRETS = (
     ".env*",
@@ -79,13 +81,17 @@ CLUTTER_BESIDE_THE_FILE = ("outputs", "venv")
 """Names that are clutter beside ``kgo.toml``; deeper ones may well be code."""
 
 WRITTEN_BY_TRAINING = ("checkpoints", "best", "final", "kgo")
-"""Folders beside the entry that a training on this machine writes; left out unless git tracks what is in them."""
+"""Folders that a training on this machine writes, beside ``kgo.toml`` or beside the entry."""
 
 RENDERED = "kgo_kernel.py"
 """Name of the code file in a folder that ``kgo render`` wrote."""
 
 _ENVIRONMENT = "pyvenv.cfg"
 """Marks a virtual environment, whatever its name."""
+
+_NOT_CODE = (RENDERED, _ENVIRONMENT, LEG_RESULT)
+"""Each marks the folder that it lies in as something else than code: a rendered kernel, an environment, a pulled
+output."""
 
 
 @dataclass(slots=True)
@@ -202,17 +208,27 @@ class _Selector:
         found = git_files(self.root)
         if found is None:
             found = GitFiles(tracked=(), others=tuple(self._walk()))
-        marks = (f"/{RENDERED}", f"/{_ENVIRONMENT}")
-        marked = [p.removesuffix(mark) for p in found.others for mark in marks if p.endswith(mark)]
         stand_ins = [self._below(p) for p in (self.experiment.pull.dir, *self.experiment.local.sources.values())]
-        apart = [escape(p) for p in (*marked, *stand_ins) if p]
+        apart = [escape(p) for p in stand_ins if p]
+        written = [escape(p) for p in self._written(found.others)]
         tracked = [p for p in self._files(found.tracked) if not matches(p, apart)]
-        others = [p for p in self._files(found.others) if not matches(p, [*apart, *WRITTEN_BY_TRAINING])]
+        others = [p for p in self._files(found.others) if not matches(p, [*apart, *written])]
         return [*tracked, *others]
+
+    def _written(self, paths: tuple[str, ...]) -> Iterator[str]:
+        """The folders among ``paths`` that something of ours, or an environment, was written to."""
+        entry = self.train.entry
+        for home in {"", entry.rpartition("/")[0]}:
+            yield from (f"{home}/{name}".lstrip("/") for name in WRITTEN_BY_TRAINING)
+        for path in paths:
+            for mark in _NOT_CODE:
+                folder = path.removesuffix(f"/{mark}")
+                if folder != path and not entry.startswith(f"{folder}/"):
+                    yield folder
 
     def _below(self, folder: str) -> str | None:
         """A folder as a path below the experiment's, or None if it is elsewhere or that folder itself."""
-        path = file_at(self.root, folder).expanduser().resolve()
+        path = self.experiment.place(folder).resolve()
         return text_of(path.relative_to(self.root).as_posix()) if self.root in path.parents else None
 
     def _files(self, paths: tuple[str, ...]) -> Iterator[str]:

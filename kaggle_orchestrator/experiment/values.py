@@ -1,4 +1,4 @@
-"""The small notations of ``kgo.toml``: durations, sizes, sources, accelerators; each refusal says what would do."""
+"""The small notations of ``kgo.toml``: durations, sizes, sources, accelerators, globs; a refusal says what would do."""
 
 import re
 from difflib import get_close_matches
@@ -134,6 +134,21 @@ def slug_fault(slug: str, *, longest: int = 40, shortest: int = 5) -> str | None
         return f"at most {longest} characters, this has {len(slug)}"
     if len(slug) < shortest:
         return f"at least {shortest} characters, this has {len(slug)}"
+    return None
+
+
+def glob_fault(pattern: str) -> str | None:
+    """Why ``pattern`` can't be a glob below the experiment's folder, or None."""
+    if not pattern.strip():
+        return "an empty pattern"
+    if not pattern.isprintable():
+        return "holds a character that can't be printed"
+    if "\\" in pattern:
+        return "write / between folders"
+    if pattern.startswith(("/", "~")):
+        return "write it relative to the folder of kgo.toml"
+    if ".." in pattern.split("/"):
+        return "it would leave the folder of kgo.toml"
     return None
 
 

@@ -9,7 +9,8 @@ from kaggle_orchestrator.protocol.checkpoint import (
     Checkpoint,
     CheckpointError,
     Manifest,
-    find_checkpoints,
+    checkpoint_name,
+    checkpoint_step,
     open_checkpoint,
 )
 from kaggle_orchestrator.protocol.errors import KgoError
@@ -49,9 +50,10 @@ __all__ = [
     "ProgressState",
     "Variable",
     "attempt_token",
+    "checkpoint_name",
+    "checkpoint_step",
     "digest_file",
     "digest_tree",
-    "find_checkpoints",
     "open_checkpoint",
     "parse_header",
     "result_from_log",

@@ -7,7 +7,7 @@ last and the folder renamed into place, so a folder under its final name is whol
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,6 +96,12 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
+def checkpoint_step(name: str) -> int | None:
+    """The step that a checkpoint folder's name tells, or None if it isn't named like one."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def open_checkpoint(folder: Path) -> Checkpoint:
     """Read a folder's manifest; the files themselves are not read.
 
@@ -117,9 +123,3 @@ def open_checkpoint(folder: Path) -> Checkpoint:
         if name.startswith("/") or ".." in name.split("/") or "\\" in name:
             raise CheckpointError(f"{path}: names {name!r}, which is outside the checkpoint")
     return Checkpoint(folder, manifest, hashlib.sha256(data).hexdigest())
-
-
-def find_checkpoints(root: Path) -> Iterator[Path]:
-    """Folders named like a checkpoint below ``root``, at any depth, the highest step first."""
-    found = [p.parent for p in root.rglob(MANIFEST) if _NAME.fullmatch(p.parent.name)]
-    return iter(sorted(found, key=lambda p: int(p.name.removeprefix("step-")), reverse=True))

@@ -159,6 +159,29 @@ def test_a_rendered_folder_stays(tmp_path: Path) -> None:
     assert paths(tmp_path, files=files) == ["a.py", "train.py"]
 
 
+@pytest.mark.parametrize("in_git", [False, True])
+def test_a_folder_that_an_output_was_pulled_to_stays(tmp_path: Path, in_git: bool) -> None:
+    if in_git:
+        git(tmp_path, "init", "-q")
+    pulled: dict[str, str | bytes] = {
+        "legs/2/kgo/leg.json": "{}",
+        "legs/2/final/model.pt": "x",
+        "legs/2/notes.txt": "x",
+    }
+    assert paths(tmp_path, files={**pulled, "legs/plot.py": ""}) == ["legs/plot.py", "train.py"]
+
+
+def test_code_stays_code_where_an_output_was_pulled_or_a_training_ran(tmp_path: Path) -> None:
+    """Beside the entry, and beside what git tracks, only what was written there is left out."""
+    toml = MINIMAL.replace("train.py", "src/train.py")
+    git(tmp_path, "init", "-q")
+    tree(tmp_path, {"kgo.toml": toml, "src/train.py": "", "src/net.py": "", "lib/a.py": ""})
+    git(tmp_path, "add", "-A")
+    written = ("kgo/leg.json", "best/model.pt", "checkpoints/step-00000001/manifest.json")
+    tree(tmp_path, {f"{folder}/{name}": "x" for folder in ("src", "lib") for name in written})
+    assert list(collect(load(tmp_path))) == ["lib/a.py", "src/net.py", "src/train.py"]
+
+
 def test_links(tmp_path: Path) -> None:
     exp = tree(tmp_path / "exp", {"lib/a.py": "A", "lib/.env": "secret", "train.py": "", "kgo.toml": MINIMAL})
     (exp / "alias.py").symlink_to("lib/a.py")

@@ -2,7 +2,6 @@
 
 import pytest
 
-from kaggle_orchestrator.experiment.globs import matches
 from kaggle_orchestrator.experiment.params import UnknownParameter, substitute
 from kaggle_orchestrator.experiment.values import (
     ACCELERATORS,
@@ -12,6 +11,7 @@ from kaggle_orchestrator.experiment.values import (
     parse_size,
     shown,
 )
+from kaggle_orchestrator.protocol.globs import matches
 
 
 @pytest.mark.parametrize(

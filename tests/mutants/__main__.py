@@ -60,14 +60,14 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(ROOT / name, target / name)
 
 
-def pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
+def pytest(tree: Path, tests: Sequence[str], *, workers: int = 0, limit_s: float = LIMIT_S) -> tuple[int, str]:
     """Run tests in a tree; returns pytest's exit code and the end of its output."""
     environ = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n0", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"-n{workers}", *tests]
     try:
-        done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, timeout=limit_s)
     except subprocess.TimeoutExpired:
-        return TESTS_FAILED, f"no end within {LIMIT_S} s"
+        return TESTS_FAILED, f"no end within {limit_s} s"
     return done.returncode, "\n".join(done.stdout.splitlines()[-15:])
 
 
@@ -90,7 +90,7 @@ def main(names: Sequence[str]) -> int:
     tests = sorted({t for m in mutants for t in m.tests})
     with tempfile.TemporaryDirectory(prefix="kgo-mutant-") as folder:
         copy_tree(Path(folder))
-        code, output = pytest(Path(folder), tests)
+        code, output = pytest(Path(folder), tests, workers=WORKERS, limit_s=LIMIT_S * 4)
     if code:
         print(f"The tests fail without any mutant:\n{output}")
         return 1

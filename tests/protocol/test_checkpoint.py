@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kaggle_orchestrator.protocol import CheckpointError, FileDigest, Manifest, find_checkpoints, open_checkpoint
+from kaggle_orchestrator.protocol import CheckpointError, FileDigest, Manifest, checkpoint_step, open_checkpoint
 from kaggle_orchestrator.protocol.checkpoint import checkpoint_name
 from kaggle_orchestrator.protocol.files import digest_tree, write_atomic
 
@@ -65,12 +65,10 @@ def test_an_empty_manifest_is_not_a_checkpoint(tmp_path: Path) -> None:
         open_checkpoint(tmp_path)
 
 
-def test_the_newest_is_the_highest_step_never_the_last_name_or_time(tmp_path: Path) -> None:
-    for step in (9, 100_000_000, 10):
-        write(tmp_path / "input" / "notebooks" / "me" / "digits" / "checkpoints", step)
-    (tmp_path / "input" / "step-x").mkdir()
-    (tmp_path / "input" / "step-x" / "manifest.json").write_text("{}")
-    assert [p.name for p in find_checkpoints(tmp_path)] == ["step-100000000", "step-00000010", "step-00000009"]
+def test_a_name_tells_its_step_as_a_number_not_as_a_text() -> None:
+    assert [checkpoint_step(checkpoint_name(step)) for step in (0, 9, 10, 100_000_000)] == [0, 9, 10, 100_000_000]
+    for name in ("step-x", "step-9", "step-00000009.tmp", "tmp-step-00000009", ""):
+        assert checkpoint_step(name) is None
 
 
 def test_an_atomic_write_leaves_old_or_new_and_nothing_else(tmp_path: Path) -> None:

@@ -26,9 +26,8 @@ from kaggle_orchestrator.runtime.supervisor.process import Training
 from kaggle_orchestrator.runtime.supervisor.report import Report
 from kaggle_orchestrator.runtime.supervisor.restore import restore
 from kaggle_orchestrator.runtime.supervisor.signals import Signals
-from kaggle_orchestrator.runtime.supervisor.stop import Unfit
 from kaggle_orchestrator.runtime.supervisor.times import Limits, session_start, tail_s
-from kaggle_orchestrator.runtime.supervisor.verdict import EndedBy, Facts, Verdict, judge
+from kaggle_orchestrator.runtime.supervisor.verdict import EndedBy, Facts, Unfit, Verdict, judge
 from kaggle_orchestrator.runtime.supervisor.watch import Move, Watch
 from kaggle_orchestrator.runtime.supervisor.words import duration, size, steps
 
@@ -202,13 +201,15 @@ class Leg:
         return verdict
 
     def _share_out(self, watch: Watch, wall_s: float) -> None:
-        """Training's wall time into the buckets it told of."""
+        """Training's wall time into the buckets it told of; what is left over is its start: imports, mostly."""
         told = (watch.progress.buckets or {}) if watch.progress else {}
         save_s, restore_s = told.get("save", 0.0), told.get("restore", 0.0)
+        train_s = told.get("train", wall_s - save_s - restore_s)
         buckets = self.report.buckets
         buckets["restore"] = buckets.get("restore", 0.0) + restore_s
         buckets["save"] = save_s
-        buckets["train"] = max(0.0, wall_s - save_s - restore_s)
+        buckets["train"] = max(0.0, train_s)
+        buckets["start"] += max(0.0, wall_s - train_s - save_s - restore_s)
 
     def _settle(self) -> None:
         """Verify and prune the checkpoints, once."""

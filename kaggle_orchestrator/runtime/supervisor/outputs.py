@@ -5,7 +5,6 @@ A checkpoint is removed only when as many whole ones as are kept lie beside it.
 
 import contextlib
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable
@@ -18,18 +17,12 @@ from kaggle_orchestrator.protocol import (
     Checkpoint,
     CheckpointError,
     FileDigest,
+    checkpoint_step,
     digest_file,
     open_checkpoint,
 )
 
-_NAME = re.compile(r"step-\d{8,}")
-
 _LEFTOVERS = ("checkpoints/*.tmp", "checkpoints/tmp-*", "kgo/*.tmp", "best.new", "best.old")
-
-
-def is_checkpoint_name(name: str) -> bool:
-    """Whether a folder is named like a checkpoint."""
-    return _NAME.fullmatch(name) is not None
 
 
 def own_checkpoints(folder: Path, token: str) -> list[Checkpoint]:
@@ -39,7 +32,7 @@ def own_checkpoints(folder: Path, token: str) -> list[Checkpoint]:
     """
     names, found = [], []
     with contextlib.suppress(OSError):
-        names = [p.name for p in folder.iterdir() if is_checkpoint_name(p.name)]
+        names = [p.name for p in folder.iterdir() if checkpoint_step(p.name) is not None]
     for name in names:
         with contextlib.suppress(CheckpointError):
             checkpoint = open_checkpoint(folder / name)

@@ -6,7 +6,6 @@ count the distinct saves that were seen, upward from the parent's, so that the c
 
 import json
 import os
-import re
 import shutil
 import time
 import zipfile
@@ -14,53 +13,46 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kaggle_orchestrator.protocol import MANIFEST, Checkpoint, FileDigest, Manifest, digest_file, open_checkpoint
-from kaggle_orchestrator.protocol.checkpoint import checkpoint_name
+from kaggle_orchestrator.protocol import (
+    MANIFEST,
+    Checkpoint,
+    FileDigest,
+    Manifest,
+    checkpoint_name,
+    checkpoint_step,
+    digest_file,
+    open_checkpoint,
+)
 from kaggle_orchestrator.protocol.files import sync_file, sync_folder
+from kaggle_orchestrator.protocol.globs import matches
 
 MTIMES = "mtimes.json"
 """In a wrapped checkpoint: modification times (ns) by path, since a mount doesn't keep them."""
 FILES = "files"
 """Folder in a wrapped checkpoint that holds the script's files."""
 RESUME = "{resume}"
-_OURS = re.compile(r"step-\d{8,}(\.tmp)?")
-
-
-def pattern(glob: str) -> re.Pattern[str]:
-    """A glob over POSIX paths as a regular expression: ``**`` crosses folders, ``*`` and ``?`` don't."""
-    text, parts = "", re.split(r"(\*\*/|\*\*|\*|\?)", glob.removeprefix("./"))
-    for part in parts:
-        match part:
-            case "**/":
-                text += "(?:.*/)?"
-            case "**":
-                text += ".*"
-            case "*":
-                text += "[^/]*"
-            case "?":
-                text += "[^/]"
-            case _:
-                text += re.escape(part)
-    return re.compile(text)
 
 
 def matching(working: Path, globs: Sequence[str]) -> dict[str, Path]:
     """The script's files that match, by POSIX path; our own folders are passed over."""
-    patterns, found = [pattern(g) for g in globs], {}
+    found = {}
     for here, folders, names in os.walk(working):
         inside = Path(here).relative_to(working)
         if inside == Path():
             folders[:] = [f for f in folders if f != "kgo"]
-        folders[:] = [f for f in folders if not (_OURS.fullmatch(f) and _is_ours(Path(here, f)))]
+        folders[:] = [f for f in folders if not _is_ours(Path(here, f))]
         for name in names:
             path = (inside / name).as_posix()
-            if any(p.fullmatch(path) for p in patterns) and Path(here, name).is_file():
+            if matches(path, globs) and Path(here, name).is_file():
                 found[path] = Path(here, name)
     return dict(sorted(found.items()))
 
 
 def _is_ours(folder: Path) -> bool:
-    return folder.name.endswith(".tmp") or (folder / MTIMES).exists() or (folder / MANIFEST).exists()
+    """Whether a folder is a checkpoint, or becoming one."""
+    if checkpoint_step(folder.name.removesuffix(".tmp")) is None:
+        return False
+    return folder.name.endswith(".tmp") or (folder / MANIFEST).exists()
 
 
 def is_match(file: Path, working: Path, globs: Sequence[str]) -> bool:
@@ -69,7 +61,7 @@ def is_match(file: Path, working: Path, globs: Sequence[str]) -> bool:
         path = file.relative_to(working.resolve()).as_posix()
     except ValueError:
         return False
-    return any(pattern(g).fullmatch(path) for g in globs)
+    return matches(path, globs)
 
 
 def drop_resume(args: Iterable[str], resume: str | None) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kaggle_orchestrator.protocol import Outcome, Plan, Variable
 from kaggle_orchestrator.runtime.supervisor.log import Log, secrets_in
-from kaggle_orchestrator.runtime.supervisor.stop import Unfit
+from kaggle_orchestrator.runtime.supervisor.verdict import Unfit
 from kaggle_orchestrator.runtime.supervisor.words import size
 
 SHAPES = {
@@ -54,10 +54,11 @@ print(json.dumps({"gpus": found, "torch": torch.__version__, "cuda": torch.versi
 """
 
 
-def folders(root: Path, depth: int = SEARCH_DEPTH, within_s: float = SEARCH_S) -> Iterator[Path]:
-    """Folders below ``root``, the shallow ones first, as far as time allows; links to folders are followed."""
-    give_up, level, seen = time.monotonic() + within_s, [root], set()
-    for _ in range(depth):
+def folders(root: Path, depth: int | None = SEARCH_DEPTH, within_s: float = SEARCH_S) -> Iterator[Path]:
+    """Folders below ``root``, the shallow ones first, as far as time allows; links are followed, each folder once."""
+    give_up, level, seen, down = time.monotonic() + within_s, [root], set(), 0
+    while level and down != depth:
+        down += 1
         below: list[Path] = []
         for folder in level:
             if time.monotonic() > give_up:

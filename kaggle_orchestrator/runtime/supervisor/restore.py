@@ -3,8 +3,6 @@
 A leg that has a parent never trains from nothing: without a usable checkpoint it stops here.
 """
 
-import os
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +16,12 @@ from kaggle_orchestrator.protocol import (
     LegResult,
     Outcome,
     Parent,
+    checkpoint_step,
     open_checkpoint,
 )
 from kaggle_orchestrator.protocol.jsonable import Malformed
-from kaggle_orchestrator.runtime.supervisor.outputs import is_checkpoint_name
-from kaggle_orchestrator.runtime.supervisor.preflight import holds_something, mounts_of, what_is_mounted
-from kaggle_orchestrator.runtime.supervisor.stop import Unfit
+from kaggle_orchestrator.runtime.supervisor.preflight import folders, holds_something, mounts_of, what_is_mounted
+from kaggle_orchestrator.runtime.supervisor.verdict import Unfit
 
 SEARCH_S = 60.0
 
@@ -41,24 +39,11 @@ class Restored:
     note: str = ""
 
 
-def checkpoint_folders(root: Path, within_s: float = SEARCH_S) -> Iterator[Path]:
-    """Folders named like a checkpoint that hold a manifest, at any depth; links are followed, each folder once."""
-    give_up, seen = time.monotonic() + within_s, set()
-    for here, folders, _ in os.walk(root, followlinks=True):
-        if time.monotonic() > give_up:
-            return
-        deeper = []
-        for name in sorted(folders):
-            path = Path(here, name)
-            real = path.resolve()
-            if real in seen:
-                continue
-            seen.add(real)
-            if is_checkpoint_name(name) and (path / MANIFEST).exists():
-                yield path
-            else:
-                deeper.append(name)
-        folders[:] = deeper
+def checkpoint_folders(root: Path) -> Iterator[Path]:
+    """Folders named like a checkpoint that hold a manifest, at any depth."""
+    for folder in folders(root, depth=None, within_s=SEARCH_S):
+        if checkpoint_step(folder.name) is not None and (folder / MANIFEST).exists():
+            yield folder
 
 
 def restore(parent: Parent, lineage: Sequence[LegRecord], root: Path) -> Restored:

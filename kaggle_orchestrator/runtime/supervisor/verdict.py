@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from kaggle_orchestrator.protocol import Outcome, Progress
+from kaggle_orchestrator.protocol import KgoError, Outcome, Progress
 from kaggle_orchestrator.protocol.progress import ProgressState
 
 
@@ -82,6 +82,20 @@ class Verdict:
     def exit_code(self, gained: bool) -> int:
         """The session's: 0 only for a gain or the target, so that Kaggle mounts this version's output or the older."""
         return 0 if gained or self.outcome is Outcome.DONE else 1
+
+
+class Unfit(KgoError):
+    """The verdict on an attempt that ends before training begins.
+
+    Attributes:
+        outcome: The verdict.
+        reason: A short word behind it.
+    """
+
+    def __init__(self, outcome: Outcome, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.outcome = outcome
+        self.reason = reason
 
 
 GPU_OOM = re.compile(

@@ -232,9 +232,10 @@ class Driver:
         self._pace.reached_point(now)
         if asked := self._stop.asked():
             self._leave(course, at, asked)
-        if self._pace.leave_due(now, time.time()):
+        steps = course.step - self._first_step
+        if steps and self._pace.leave_due(now, time.time()):  # a leg that gains nothing would only be repeated
             self._leave(course, at, "the deadline is near")
-        if self._pace.save_due(now, course.step - self._first_step):
+        if self._pace.save_due(now, steps):
             self._save(course, at)
 
     def _save(self, course: Course, at: int | None) -> None:

@@ -40,7 +40,11 @@ def start(seed: int = 0) -> "Run":
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise KgoError(f"kgo.start(seed={seed!r}): the seed is a whole number from 0")
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    return Run(Settings.read(os.environ, Path.cwd(), None if main is None else Path(main)), seed)
+    try:
+        return Run(Settings.read(os.environ, Path.cwd(), None if main is None else Path(main)), seed)
+    except KgoError as error:
+        say(error.message, error.hint)
+        raise
 
 
 class Run:

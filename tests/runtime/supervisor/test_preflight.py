@@ -13,7 +13,7 @@ import pytest
 from kaggle_orchestrator.protocol import Header, Outcome, Plan
 from kaggle_orchestrator.runtime.supervisor.log import Log
 from kaggle_orchestrator.runtime.supervisor.preflight import check_accelerator, check_disk, check_sources, judge_gpus
-from kaggle_orchestrator.runtime.supervisor.stop import Unfit
+from kaggle_orchestrator.runtime.supervisor.verdict import Unfit
 
 PLAN = Plan(Header("c", 1, 1, "t", None, "", "", ""), "train.py", (), "python", 60, 50, 2, None, "NvidiaTeslaT4", 2)
 T4: Mapping[str, Any] = {"name": "Tesla T4", "capability": [7, 5], "memory": 15_000_000_000}

@@ -8,7 +8,7 @@ import pytest
 from kaggle_orchestrator.protocol import LEG_RESULT, LegRecord, LegResult, Outcome, Parent
 from kaggle_orchestrator.protocol.result import ResultState
 from kaggle_orchestrator.runtime.supervisor.restore import restore
-from kaggle_orchestrator.runtime.supervisor.stop import Unfit
+from kaggle_orchestrator.runtime.supervisor.verdict import Unfit
 from tests.runtime.supervisor.conftest import write_checkpoint
 
 OLD, PARENT, OTHER = "0" * 16, "1" * 16, "2" * 16

@@ -79,9 +79,9 @@ def main(epochs: int, threads: int) -> str:
         net.eval()
         with torch.no_grad():
             net(test_images)
-    assert not any(name.startswith("kaggle_orchestrator") for name in sys.modules) or __name__ != "__main__"
     return digest(net.state_dict())
 
 
 if __name__ == "__main__":
     print(main(int(sys.argv[1]), int(sys.argv[2])))
+    assert not [name for name in sys.modules if name.startswith("kaggle_orchestrator")]

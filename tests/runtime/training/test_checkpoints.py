@@ -4,7 +4,6 @@ import errno
 import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,19 +96,22 @@ def test_leftovers_of_killed_saves_are_cleared(store: Checkpoints) -> None:
     assert names(store.folder) == ["step-00000001"]
 
 
-def test_only_one_process_writes(store: Checkpoints) -> None:
+def claim(path: str) -> None:
+    """In another process: become the writer."""
+    try:
+        Checkpoints(Path(path), keep=2).claim(shared=True)
+    except KgoError as error:
+        print(error.message)
+
+
+def test_only_one_process_writes(store: Checkpoints, zygote: Zygote, tmp_path: Path) -> None:
+    def other() -> str:
+        return zygote.run("tests.runtime.training.test_checkpoints:claim", tmp_path, path=str(store.folder)).log
+
     store.claim(shared=True)
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from kaggle_orchestrator.protocol import KgoError\n"
-        "from kaggle_orchestrator.runtime.training.checkpoints import Checkpoints\n"
-        "try: Checkpoints(Path(sys.argv[1]), 2).claim(shared=True)\n"
-        "except KgoError as error: print(error.message)\n"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", code, str(store.folder)]
-    assert "another training is writing to" in subprocess.run(command, capture_output=True, text=True).stdout
+    assert "another training is writing to" in other()
     store.release()
-    assert subprocess.run(command, capture_output=True, text=True).stdout == ""
+    assert other() == ""
 
 
 @pytest.mark.parametrize("state", [{"f": open}, {"rate": 1j, "s": {1: {2: object()}}}, [Path()]])

@@ -1,4 +1,7 @@
-"""Globs over POSIX paths, the same on every system: ``*`` stays within a folder's name, ``**`` goes through them."""
+"""Globs over POSIX paths, the same on every system and on both sides of a push.
+
+``*`` stays within a name, ``**`` goes through folders, and a folder's name means everything in it.
+"""
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -8,21 +11,6 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
     """Whether one of ``patterns`` matches ``path`` or a folder that it lies in (``src`` is as good as ``src/**``)."""
     parts = path.split("/")
     return any(_match(parts, _parts(pattern)) for pattern in patterns)
-
-
-def glob_fault(pattern: str) -> str | None:
-    """Why ``pattern`` can't be a glob below the experiment's folder, or None."""
-    if not pattern.strip():
-        return "an empty pattern"
-    if not pattern.isprintable():
-        return "holds a character that can't be printed"
-    if "\\" in pattern:
-        return "write / between folders"
-    if pattern.startswith(("/", "~")):
-        return "write it relative to the folder of kgo.toml"
-    if ".." in pattern.split("/"):
-        return "it would leave the folder of kgo.toml"
-    return None
 
 
 def _parts(pattern: str) -> list[str]:
