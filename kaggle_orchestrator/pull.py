@@ -56,8 +56,8 @@ def pull(
         ref: The kernel.
         version: Its version.
         folder: Where to; files get their names of the output below it.
-        patterns: Globs over the output's names. None: best weights, exports, results and metrics; and where the
-            output has nothing of that kind, everything but checkpoints.
+        patterns: Globs over the output's names. None: best weights, exports, results and metrics; where the output
+            has nothing of that kind, everything but checkpoints; where the session left no result, everything.
         token: The attempt whose result it must be; None takes any, or none at all.
 
     Raises:

@@ -16,7 +16,7 @@ from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import LEG_RESULT, FileDigest, LegResult, Outcome
 from kaggle_orchestrator.protocol.result import ResultState
 from kaggle_orchestrator.pull import Pulled, pull
-from tests.client.local import local_kaggle, ran, user
+from tests.client.local import ran, user
 
 TOKEN = "0123456789abcdef"
 FILES = {
@@ -29,12 +29,6 @@ FILES = {
     "notes.txt": b"notes",
 }
 DEFAULT = ["best/deep/more.json", "best/model.pt", "final.pt", "final/export.onnx", "kgo/leg.json", "kgo/metrics.jsonl"]
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    with local_kaggle(tmp_path_factory.mktemp("home")) as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ The only package that prints and the only one that turns errors into exit codes.
 when the command is called, so that ``kgo --help`` stays quick.
 """
 
+import errno
 from importlib import import_module
 from typing import Any
 
@@ -58,6 +59,12 @@ class LazyGroup(click.Group):
             from kaggle_orchestrator.cli.failure import report
 
             ctx.exit(report(error))
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # whoever read our output has seen enough: click ends quietly
+                raise
+            from kaggle_orchestrator.cli.failure import report_system
+
+            ctx.exit(report_system(error))
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
 

@@ -1,5 +1,6 @@
 """``kgo check``: configuration, static checks, render; pushes nothing."""
 
+import os
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -8,15 +9,10 @@ import click
 
 from kaggle_orchestrator.check import Finding, Report, check
 from kaggle_orchestrator.cli.failure import EXIT_FAILED
-from kaggle_orchestrator.cli.options import (
-    environ,
-    exp_argument,
-    json_option,
-    owner_option,
-    print_json,
-)
+from kaggle_orchestrator.cli.options import exp_argument, json_option, owner_option, print_json
 from kaggle_orchestrator.errors import ConfigError
 from kaggle_orchestrator.experiment import load
+from kaggle_orchestrator.render import MAX_SOURCE
 
 SCHEMA = 1
 
@@ -38,7 +34,7 @@ def command(ctx: click.Context, exp: Path, as_json: bool, owner: str, ignore: tu
         if as_json:
             print_json({"schema": SCHEMA, "experiment": str(exp), "faults": [asdict(f) for f in error.faults]})
         raise
-    report = check(experiment, owner, environ=environ(), ignore=ignore)
+    report = check(experiment, owner, environ=os.environ, ignore=ignore)
     if as_json:
         print_json(
             {
@@ -73,4 +69,4 @@ def _summary(report: Report) -> str:
     kernel = _kernel(report)
     if kernel is None:
         return "kgo: the kernel can't be rendered"
-    return f"kgo: {kernel['ref']} renders: {kernel['files']} files, {kernel['bytes']:,} bytes of 1,000,000"
+    return f"kgo: {kernel['ref']} renders: {kernel['files']} files, {kernel['bytes']:,} bytes of {MAX_SOURCE:,}"

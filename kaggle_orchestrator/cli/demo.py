@@ -1,7 +1,7 @@
 """``kgo demo``: the promise, shown. The digits are trained in one session, then by a chain in which a session is
 killed, and the two must end bit for bit the same.
 
-Whatever isn't as promised is named, and the exit code is 1.
+Whatever isn't as promised is named, and the exit code is 1; it is 3 where the training itself failed.
 """
 
 import json
@@ -20,10 +20,10 @@ from kaggle_orchestrator.cli.context import home, steered
 from kaggle_orchestrator.cli.display import Display, display_for
 from kaggle_orchestrator.cli.failure import EXIT_FAILED
 from kaggle_orchestrator.cli.pulled import pull_attempt
-from kaggle_orchestrator.errors import UsageError
+from kaggle_orchestrator.errors import ChainError, Damaged, UsageError
 from kaggle_orchestrator.experiment import ChainConfig, Experiment, load
 from kaggle_orchestrator.experiment.scaffold import Starter, scaffold
-from kaggle_orchestrator.protocol import CHECKPOINTS, MANIFEST, KgoError, Outcome
+from kaggle_orchestrator.protocol import CHECKPOINTS, MANIFEST, Outcome
 
 if TYPE_CHECKING:
     from kaggle_orchestrator.client import Kaggle
@@ -123,14 +123,13 @@ def _experiment(stage: Path) -> Experiment:
 
 
 def _sized(straight: Ran) -> ChainConfig:
-    """Sessions that hold about a quarter of the training on this machine, what else they do included."""
+    """Sessions that hold about a fifth of the training on this machine, beside all else that they do."""
     result = straight.attempts[-1].result
     assert result is not None
     assert result.ended_at is not None
     train_s = result.buckets.get("train", 0.0)
     other_s = result.ended_at - result.started_at - train_s
-    # After a kill half the time is planned; that too must hold more than the start.
-    leave_s = max(other_s + train_s / 4.5, 2.2 * other_s)
+    leave_s = other_s + train_s / 5  # half of it after the kill: hardly more than the start, but always a step
     return ChainConfig(
         session_limit_s=round(leave_s + STOP_BEFORE_S), stop_before_s=STOP_BEFORE_S, max_legs=40, min_leg_s=1.0
     )
@@ -151,21 +150,22 @@ def _run(experiment: Experiment, kaggle: "Kaggle", display: Display) -> Ran:
     """Drive an experiment to its target and pull.
 
     Raises:
-        KgoError: It didn't get there.
+        ChainError: It didn't get there.
+        Damaged: Its output lacks what it should have made.
     """
     with steered(experiment, kaggle, Options()) as chain:
         match chain.drive(lambda event: display.event("demo", event)):
             case Finish(attempt):
                 ref = chain.book.ref(attempt)
             case Fail(message=message, hint=hint):
-                raise KgoError(f"The demo's training failed: {message}", hint=hint)
+                raise ChainError(f"The demo's training failed: {message}", hint=hint)
             case Stop():
-                raise KgoError("The demo was stopped.")
+                raise ChainError("The demo was stopped.")
         folder = experiment.root.parent / "outputs" / experiment.kernel.slug
         pulled = pull_attempt(kaggle, experiment, ref, attempt, folder=folder)
         by_name = {a.name: a for a in pulled.artifacts}
         if missing := {WEIGHTS, METRICS} - by_name.keys():
-            raise KgoError(f"The demo's output lacks {', '.join(sorted(missing))}.")
+            raise Damaged(f"The demo's output lacks {', '.join(sorted(missing))}.", files=sorted(missing))
         accuracy = json.loads(Path(by_name[METRICS].path).read_text(encoding="utf-8"))["test_accuracy"]
         return Ran(
             attempts=chain.book.attempts,

@@ -1,6 +1,8 @@
 """Errors to messages and exit codes."""
 
+import os
 import sys
+from contextlib import suppress
 
 from kaggle_orchestrator.errors import ChainError, ChainLive, UserError
 from kaggle_orchestrator.protocol import KgoError
@@ -28,3 +30,11 @@ def report(error: KgoError) -> int:
     if error.hint:
         print(f"     {error.hint}", file=sys.stderr)
     return exit_code(error)
+
+
+def report_system(error: OSError) -> int:
+    """Print what the operating system refused, where no layer below had better words; returns the exit code."""
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    with suppress(OSError):  # a full disk may be what stderr goes to
+        print(f"kgo: {where}{error.strerror or error}", file=sys.stderr, flush=True)
+    return EXIT_FAILED

@@ -1,5 +1,6 @@
 """``kgo init``: a new experiment."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -20,4 +21,5 @@ def command(folder: Path, starter: str) -> None:
     """Write a kgo.toml and the code it names into DIR. Nothing is overwritten."""
     for path in scaffold(folder, Starter(starter)):
         click.echo(path)
-    click.echo(f"kgo: next: kgo check {folder}; then, without an account: kgo run --local {folder}", err=True)
+    exp = shlex.quote(str(folder))
+    click.echo(f"kgo: next: kgo check {exp}; then, without an account: kgo run --local {exp}", err=True)

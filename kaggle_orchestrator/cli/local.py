@@ -3,12 +3,16 @@
 import json
 import logging
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kaggle_orchestrator.cli.options import json_option, print_json
 from kaggle_orchestrator.errors import UsageError
+
+SCHEMA = 1
 
 
 @click.group("local")
@@ -38,7 +42,7 @@ def serve(port: int, root: Path | None, faults: Path | None, knobs: tuple[str, .
     def ready(serving: Serving) -> None:
         click.echo(serving.server.url)
         mode = "in namespaces of their own" if serving.boxed else "through session variables, not isolated"
-        click.echo(f"Sessions run {mode}: {serving.box_reason}.", err=True)
+        click.echo(f"kgo: sessions run {mode}: {serving.box_reason}", err=True)
         click.echo(f"export KAGGLE_API_TOKEN={TOKEN} KGO_ENDPOINT={serving.server.url}", err=True)
 
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
@@ -66,7 +70,7 @@ def _read_faults(path: Path | None) -> list[Any]:
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option
 def ps(as_json: bool) -> None:
     """Show the server in the background and its sessions."""
     from kaggle_orchestrator.cli.context import home
@@ -75,31 +79,18 @@ def ps(as_json: bool) -> None:
     server = background.running(home())
     sessions = admin.sessions(server.url) if server else []
     if as_json:
-        document = {
-            "schema": 1,
-            "server": {"url": server.url, "pid": server.pid, "root": str(server.root)} if server else None,
-            "sessions": [
-                {
-                    "id": s.id,
-                    "kernel": s.kernel,
-                    "version": s.version,
-                    "status": s.status.value,
-                    "message": s.message,
-                    "started": s.started,
-                    "ended": s.ended,
-                    "limit_s": s.limit_s,
-                    "output": str(s.output),
-                    "log": str(s.log),
-                }
-                for s in sessions
-            ],
-        }
-        click.echo(json.dumps(document, indent=1))
+        print_json(
+            {
+                "schema": SCHEMA,
+                "server": {"url": server.url, "pid": server.pid, "root": str(server.root)} if server else None,
+                "sessions": [{**asdict(s), "output": str(s.output), "log": str(s.log)} for s in sessions],
+            }
+        )
         return
     if server is None:
-        click.echo("No local Kaggle runs.", err=True)
+        click.echo("kgo: no local Kaggle runs", err=True)
         return
-    click.echo(f"{server.url}  pid {server.pid}  {server.root}", err=True)
+    click.echo(f"kgo: {server.url}, pid {server.pid}, {server.root}", err=True)
     now = time.time()
     for s in sessions:
         ran = f"{(s.ended or now) - s.started:.0f} s" if s.started else ""
@@ -112,4 +103,4 @@ def stop() -> None:
     from kaggle_orchestrator.cli.context import home
     from kaggle_orchestrator.localkaggle import background
 
-    click.echo("Stopped." if background.stop(home()) else "No local Kaggle runs.", err=True)
+    click.echo("kgo: stopped" if background.stop(home()) else "kgo: no local Kaggle runs", err=True)

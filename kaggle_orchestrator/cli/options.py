@@ -1,7 +1,6 @@
 """Options and arguments that several commands share, and how they print data."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,8 +41,3 @@ def _owner(_: click.Context, __: click.Parameter, value: str) -> str:
 def print_json(document: Mapping[str, Any]) -> None:
     """Data to stdout, as one document."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def environ() -> Mapping[str, str]:
-    """The environment, asked for in one place so that the layers below are handed it."""
-    return os.environ

@@ -1,5 +1,6 @@
 """``kgo render``: the kernel folder that the official command takes as it is."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -26,4 +27,5 @@ def command(exp: Path, output: Path, owner: str) -> None:
     for path in write_folder(request, output):
         click.echo(path)
     timeout = f" --timeout {request.session_timeout_s}" if request.session_timeout_s else ""
-    click.echo(f"kgo: {request.ref} rendered; push it with: kaggle kernels push -p {output}{timeout}", err=True)
+    push = f"kaggle kernels push -p {shlex.quote(str(output))}{timeout}"
+    click.echo(f"kgo: {request.ref} rendered; push it with: {push}", err=True)

@@ -1,6 +1,5 @@
 """A file's arrival on disk: written beside its name, synced, then renamed; under its name it is whole or not there."""
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -11,8 +10,7 @@ from typing import BinaryIO
 
 from kaggle_orchestrator.errors import ArtifactError
 from kaggle_orchestrator.protocol import FileDigest, digest_file
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+from kaggle_orchestrator.protocol.files import is_disk_full
 
 
 @contextmanager
@@ -25,7 +23,7 @@ def disk_errors(name: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_disk_full(error):
             raise ArtifactError(
                 f"The disk is full: {name} can't be written.",
                 hint="Free some space and pull again; files that are complete stay and aren't fetched again.",

@@ -73,6 +73,8 @@ def _key(location: Iterable[str | int]) -> tuple[str | int, ...]:
 
 def _parse(file: Path) -> dict[str, Any]:
     try:
+        if file.exists() and not file.is_file():  # reading a pipe or a device might never end
+            raise UsageError(f"{file} isn't a file.", hint="EXP is a kgo.toml or its folder.")
         data = file.read_bytes()
     except FileNotFoundError as error:
         raise UsageError(

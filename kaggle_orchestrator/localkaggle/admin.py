@@ -120,9 +120,8 @@ def _call(
     data = None if document is None else json.dumps(document).encode()
     request = Request(f"{url}/_kgo/{route}", data=data, headers={"X-Kgo-Admin": "1"})
     try:
-        with build_opener(ProxyHandler({})).open(
-            request, timeout=timeout_s
-        ) as response:  # a proxy has no business here
+        opener = build_opener(ProxyHandler({}))  # a proxy has no business here
+        with opener.open(request, timeout=timeout_s) as response:
             answer = json.load(response)
     except HTTPError as error:
         raise LocalKaggleError(f"The local Kaggle refuses: {_message(error)}") from error

@@ -59,7 +59,15 @@ def ensure(home: Path, *, idle_s: float = IDLE_S) -> LocalServer:
         return found
     root.mkdir(parents=True, exist_ok=True)
     with spawn.locked(root / "start.lock"):
-        return _running(root) or _start(root, idle_s)
+        return _answering(root) or _start(root, idle_s)
+
+
+def _answering(root: Path) -> LocalServer | None:
+    """The server of this folder, once it answers; None once there is none. One may be starting, or on its way out."""
+    until = time.monotonic() + _START_S
+    while not (found := _running(root)) and is_locked(lock_path(root)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return found
 
 
 def _start(root: Path, idle_s: float) -> LocalServer:
@@ -106,8 +114,10 @@ def _stop_server(root: Path) -> None:
     if record is not None:
         with suppress(LocalKaggleError):
             admin.stop(record.url)
-        if _gone(root, _STOP_S):
-            return
+    if _gone(root, _STOP_S):  # without a record it is on its way out already
+        return
+    record = record or read_record(root)  # or it was only starting
+    if record is not None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.kill(record.pid, number)

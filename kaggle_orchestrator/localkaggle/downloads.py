@@ -41,7 +41,7 @@ def output_file(context: Context, request: Request) -> Response:
         raise Refusal(404, "The output is gone.")
     folder = context.sessions.folder(session)
     path = folder.working / name
-    if all(output.name != name for output in read_listing(folder)):
+    if name not in read_listing(folder):
         raise Refusal(404, f"{name!r} is not in the output.")
     try:
         status = path.lstat()

@@ -60,10 +60,10 @@ def list_session_output(context: Context, call: Call) -> dict[str, object]:
     if session is None or not session.status.terminal:
         return answer
     folder = context.sessions.folder(session)
-    outputs = read_listing(folder)
+    outputs = list(read_listing(folder))
     answer["files"] = [
-        {"fileName": o.name, "url": context.signed_url(call.base, session.id, o.name)}
-        for o in outputs[offset : offset + size]
+        {"fileName": name, "url": context.signed_url(call.base, session.id, name)}
+        for name in outputs[offset : offset + size]
     ]
     if offset == 0:
         answer["log"] = whole_log(folder.log)
@@ -79,7 +79,7 @@ def list_files(context: Context, call: Call) -> dict[str, object]:
     session = session_of(context, kernel, call.fields.version())
     outputs: list[Output] = []
     if session is not None and session.status.terminal:
-        outputs = read_listing(context.sessions.folder(session))
+        outputs = list(read_listing(context.sessions.folder(session)).values())
     answer: dict[str, object] = {
         "files": [
             {"name": o.name, "size": o.size, "creationDate": timestamp(o.modified)}
@@ -209,7 +209,7 @@ def download_output(context: Context, call: Call) -> RedirectResponse:
     name = fields.text("filePath")
     if not name:
         raise Refusal(501, "DownloadKernelOutput without filePath is not served by the local Kaggle.")
-    if session is None or all(o.name != name for o in read_listing(context.sessions.folder(session))):
+    if session is None or name not in read_listing(context.sessions.folder(session)):
         raise Refusal(404, f"{name[:200]!r} is not in the output")
     return RedirectResponse(context.signed_url(call.base, session.id, name), status_code=302)
 

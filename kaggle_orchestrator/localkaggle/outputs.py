@@ -9,9 +9,11 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from kaggle_orchestrator.localkaggle.sessionlog import whole_log
 from kaggle_orchestrator.localkaggle.spec import SessionFolder
@@ -52,12 +54,19 @@ def add_extras(folder: SessionFolder, script: str) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def read_listing(folder: SessionFolder) -> list[Output]:
-    """The output's files, sorted by name; none while the session lives."""
+def read_listing(folder: SessionFolder) -> Mapping[str, Output]:
+    """The output's files by name, sorted; none while the session lives."""
     try:
-        return [Output(*item) for item in json.loads(folder.listing.read_text(encoding="utf-8"))]
+        return _parsed(folder.listing)
     except FileNotFoundError:
-        return []
+        return {}
+
+
+@lru_cache(maxsize=32)
+def _parsed(listing: Path) -> Mapping[str, Output]:
+    """Kept in memory, since each download asks: a session's listing never changes, nor is its number given again."""
+    outputs = [Output(*item) for item in json.loads(listing.read_text(encoding="utf-8"))]
+    return MappingProxyType({output.name: output for output in outputs})
 
 
 def make_read_only(root: Path) -> None:

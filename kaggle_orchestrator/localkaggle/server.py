@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from kaggle_orchestrator.localkaggle.world import World
 
 _log = logging.getLogger(__name__)
 _TICK = 0.25
+_AFTER_TROUBLE = 5.0
 _LOCK_PATIENCE = 1.0
 
 
@@ -131,7 +133,12 @@ async def _serve(options: Options, root: Path, listener: socket.socket, ready: C
 async def _until_done(context: Context, idle_s: float | None, serving: "asyncio.Task[None]") -> None:
     while not context.stopping and not serving.done():
         await asyncio.sleep(_TICK)
-        alive = context.sessions.refresh()
+        try:
+            alive = context.sessions.refresh()
+        except (OSError, sqlite3.Error):  # a full disk ends no session: the next look tries again
+            _log.exception("sessions can't be looked at")
+            await asyncio.sleep(_AFTER_TROUBLE)
+            continue
         now = context.clock.now()
         if alive:
             context.last_used = now
@@ -171,7 +178,7 @@ def _try_lock(lock: int) -> bool:
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # The protocol is named because asyncio turns off Nagle's algorithm only then: 40 ms for each answer.
+        # asyncio turns Nagle's algorithm off only where the protocol is named; it would cost 40 ms an answer.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

@@ -1,13 +1,13 @@
 """Sources of a kernel: which of them Kaggle accepts, and what a session then finds below ``/kaggle/input``."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kaggle_orchestrator.localkaggle.knobs import MountLayout
 from kaggle_orchestrator.localkaggle.spec import Mount, SessionFolder
 from kaggle_orchestrator.localkaggle.wire import is_name
-from kaggle_orchestrator.localkaggle.world import Settings, World
+from kaggle_orchestrator.localkaggle.world import Kernel, Settings, World
 from kaggle_orchestrator.models import KernelRef
 
 COMPETITIONS = "competitions"
@@ -36,26 +36,38 @@ def sort_sources(
     competitions: Iterable[str],
 ) -> Sources:
     """Look each source up. The kernel itself is dropped without a word, as Kaggle does."""
-    good: dict[str, list[str]] = {"d": [], "k": [], "c": []}
-    bad: dict[str, list[str]] = {"d": [], "k": [], "c": []}
-    for name in dict.fromkeys(datasets):
+
+    def is_dataset(name: str) -> bool:
         parts = _split(name)
-        known = parts is not None and world.dataset(*parts) is not None and parts[0] != COMPETITIONS
-        (good if known else bad)["d"].append(name)
-    for name in dict.fromkeys(kernels):
-        parts = _split(name)
-        kernel = world.kernel(KernelRef(parts[0], parts[1].lower())) if parts else None
-        if kernel and kernel.ref == target:
-            continue
-        allowed = kernel is not None and (kernel.ref.owner == user or not kernel.private)
-        (good if allowed else bad)["k"].append(name)
-    for name in dict.fromkeys(competitions):
-        known = is_name(name) and world.dataset(COMPETITIONS, name) is not None
-        (good if known else bad)["c"].append(name)
+        return parts is not None and parts[0] != COMPETITIONS and world.dataset(*parts) is not None
+
+    def is_readable(name: str) -> bool:
+        kernel = _kernel(world, name)
+        return kernel is not None and (kernel.ref.owner == user or not kernel.private)
+
+    def is_itself(name: str) -> bool:
+        kernel = _kernel(world, name)
+        return kernel is not None and kernel.ref == target
+
+    def is_competition(name: str) -> bool:
+        return is_name(name) and world.dataset(COMPETITIONS, name) is not None
+
+    known_datasets, invalid_datasets = _parted(datasets, is_dataset)
+    known_kernels, invalid_kernels = _parted((name for name in kernels if not is_itself(name)), is_readable)
+    known_competitions, invalid_competitions = _parted(competitions, is_competition)
     return Sources(
-        *(tuple(good[kind]) for kind in "dkc"),
-        *(tuple(bad[kind]) for kind in "dkc"),
+        datasets=known_datasets,
+        kernels=known_kernels,
+        competitions=known_competitions,
+        invalid_datasets=invalid_datasets,
+        invalid_kernels=invalid_kernels,
+        invalid_competitions=invalid_competitions,
     )
+
+
+def _parted(names: Iterable[str], is_known: Callable[[str], bool]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    each = {name: is_known(name) for name in names}
+    return tuple(name for name in each if each[name]), tuple(name for name in each if not each[name])
 
 
 def mounts(world: World, root: Path, settings: Settings, layout: MountLayout) -> tuple[Mount, ...]:
@@ -84,8 +96,7 @@ def _folders(world: World, root: Path, settings: Settings) -> Iterator[tuple[Pat
         if dataset:
             yield dataset_folder(root, COMPETITIONS, slug, dataset.version), slug, f"{COMPETITIONS}/{slug}"
     for name in settings.kernels:
-        parts = _split(name)
-        kernel = world.kernel(KernelRef(parts[0], parts[1].lower())) if parts else None
+        kernel = _kernel(world, name)
         session = world.last_complete(kernel) if kernel else None
         if kernel and session:
             ref = kernel.ref
@@ -100,6 +111,11 @@ def session_folder(root: Path, session: int) -> SessionFolder:
 def dataset_folder(root: Path, owner: str, slug: str, version: int) -> Path:
     """Where a dataset version's files lie."""
     return root / "datasets" / owner / slug / str(version)
+
+
+def _kernel(world: World, name: str) -> Kernel | None:
+    parts = _split(name)
+    return world.kernel(KernelRef(parts[0], parts[1].lower())) if parts else None
 
 
 def _split(name: str) -> tuple[str, str, int | None] | None:

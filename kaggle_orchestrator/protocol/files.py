@@ -1,5 +1,6 @@
 """Digests of files, and writing one so that a reader sees the old content or the new, never half of it."""
 
+import errno
 import hashlib
 import os
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ def digest_tree(root: Path) -> dict[str, FileDigest]:
     """The digest of every regular file below ``root``, by its POSIX path relative to ``root``, sorted."""
     files = sorted(p for p in root.rglob("*") if p.is_file() and not p.is_symlink())
     return {p.relative_to(root).as_posix(): digest_file(p) for p in files}
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a write failed because the disk, or one's share of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def sync_folder(path: Path) -> None:

@@ -28,7 +28,7 @@ from kaggle_orchestrator.render.bundle import Member, pack, unpack, user_files
 from kaggle_orchestrator.render.templates import expand
 
 MAX_SOURCE = 1_000_000
-"""Bytes. Kaggle refuses ``1 megabytes`` and more."""
+"""Bytes. Kaggle refuses a source that isn't ``less than 1 megabytes``."""
 _HOPELESS = 100_000_000
 """Bytes of files that no compression brings below that."""
 _LINE = 100
@@ -65,6 +65,8 @@ def first_attempt(experiment: Experiment, owner: str) -> AttemptSpec:
         ConfigError: The files can't be collected.
         RenderError: A file can't be read.
     """
+    files = collect(experiment)
+    _refuse_data(files)
     chain = chain_id(owner, experiment.kernel.slug, 1)
     header = Header(
         chain=chain,
@@ -72,17 +74,18 @@ def first_attempt(experiment: Experiment, owner: str) -> AttemptSpec:
         attempt=1,
         token=attempt_token(chain, 1, 1),
         parent=None,
-        code_sha256=code_sha256(collect(experiment)),
+        code_sha256=code_sha256(files),
         config_sha256=config_sha256(experiment),
         kgo_version=__version__,
     )
     limits = experiment.chain
+    limit_s = MAX_SESSION_S if limits is None else limits.session_limit_s
     return AttemptSpec(
         kernel=KernelRef(owner, experiment.kernel.slug),
         title=experiment.kernel.title,
         header=header,
-        leave_after_s=None if limits is None else limits.session_limit_s - limits.stop_before_s,
-        session_limit_s=MAX_SESSION_S if limits is None else limits.session_limit_s,
+        leave_after_s=None if limits is None else max(limit_s - limits.stop_before_s, limit_s / 2),
+        session_limit_s=limit_s,
     )
 
 
@@ -194,7 +197,7 @@ def _refuse_data(files: dict[str, Path]) -> None:
 def _check(source: str, files: dict[str, Path]) -> None:
     """Refuse what Kaggle would refuse, or what would fail there before its first line ran."""
     size = len(source.encode())
-    if size > MAX_SOURCE:
+    if size >= MAX_SOURCE:
         raise _too_large(f"The kernel would have {size:,} bytes", files)
     if parse_header(source) is None:
         raise RenderError("The template leaves out the header.", hint="Its first line is {{ header_line }}.")

@@ -1,7 +1,6 @@
 """``kgo check``, as a person and a machine call it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -91,14 +90,22 @@ def test_the_owner_comes_from_the_environment(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_at_once_with_exit_2_and_no_traceback(
-    tmp_path: Path, arguments: list[str], words: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: list[str]
 ) -> None:
     tree(tmp_path, {"kgo.toml": '[kernel]\nslug = "X"\nx = 1\n[train]\nentry = "missing.py"\n'})
     tree(tmp_path / "good", {"kgo.toml": MINIMAL, "train.py": ""})
-    command = [sys.executable, "-c", "from kaggle_orchestrator.cli import main; main()", *arguments]
-    ran = subprocess.run(command, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, check=False)
-    assert ran.returncode == 2, ran.stderr
-    assert ran.stdout == ""
-    assert "Traceback" not in ran.stderr
+    monkeypatch.chdir(tmp_path)
+    result = kgo(*arguments)
+    assert result.exit_code == 2, result.stderr
+    assert result.stdout == ""
+    assert isinstance(result.exception, SystemExit), "a message, not a traceback"
     for word in words:
-        assert word in ran.stderr
+        assert word in result.stderr
+
+
+def test_a_process_ends_with_that_code_and_message_too(tmp_path: Path) -> None:
+    tree(tmp_path, {"kgo.toml": '[kernel]\nslug = "X"\n'})
+    command = [sys.executable, "-c", "from kaggle_orchestrator.cli import main; main()", "check"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("kgo: kgo.toml: 2 faults\n  kernel.slug: ")

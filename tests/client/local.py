@@ -3,24 +3,12 @@
 import base64
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from kaggle_orchestrator.client import Kaggle, connect
-from kaggle_orchestrator.localkaggle import background
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.models import KernelRef, PushRequest
-
-
-@contextmanager
-def local_kaggle(home: Path) -> Iterator[LocalServer]:
-    """A server of this home for as long as the block."""
-    server = background.ensure(home)
-    try:
-        yield server
-    finally:
-        background.stop(home)
 
 
 def user(server: LocalServer, name: str, folder: Path) -> Kaggle:

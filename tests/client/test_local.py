@@ -19,13 +19,7 @@ from kaggle_orchestrator.errors import (
 from kaggle_orchestrator.localkaggle import admin
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.models import KernelRef, SessionStatus
-from tests.client.local import ended, local_kaggle, ran, request, user, writing
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    with local_kaggle(tmp_path_factory.mktemp("home")) as server:
-        yield server
+from tests.client.local import ended, ran, request, user, writing
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """kgo.toml: what is read, what is refused, and in which words."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -286,12 +287,37 @@ def test_what_is_not_toml_is_refused_with_its_line(tmp_path: Path, text: str | b
     assert str(caught.value.faults[0]).startswith(fault)
 
 
+def test_folders_for_models_and_kernels_are_refused_by_name(tmp_path: Path) -> None:
+    """On the local Kaggle a push with such a source would fail, whatever folder stands in for it."""
+    for key, name in (("models", "google/gemma/pyTorch/2b-it/3"), ("kernels", "me/other-kernel")):
+        toml = MINIMAL.replace("[train]", f'{key} = ["{name}"]\n[train]')
+        found = faults(tmp_path, toml + f'[local]\nsources = {{ "{name}" = "data" }}\n')
+        assert found == [f'local.sources."{name}": folders for models and kernels are not yet supported']
+
+
+def test_home_is_meant_by_a_tilde_where_any_folder_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    e = experiment(tmp_path, MINIMAL + '[pull]\ndir = "~/out"\n[local]\npython = "~/venv/bin/python"\n')
+    assert e.place(e.pull.dir) == Path("/home/someone/out")
+    assert e.place(e.local.python or "") == Path("/home/someone/venv/bin/python")
+    assert e.place("data") == e.root / "data"
+    assert faults(tmp_path, MINIMAL + '[pull]\ndir = "~nobody-there/x"\n') == [
+        'pull.dir: "~nobody-there/x": there is no such home folder'
+    ]
+
+
 def test_no_file_is_said_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         load(tmp_path)
     assert "There is no" in caught.value.message
     assert caught.value.hint
     assert "kgo init" in caught.value.hint
+
+
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "kgo.toml")
+    with pytest.raises(UsageError, match="isn't a file"):
+        load(tmp_path)
 
 
 def test_all_faults_come_at_once_in_the_order_of_the_tables(tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def test_a_place_that_can_not_be_written_leaves_nothing(tmp_path: Path) -> None:
 def test_the_script_starter_trains_in_a_session(tmp_path: Path) -> None:
     scaffold(tmp_path / "exp", Starter.SCRIPT)
     file = tmp_path / "exp" / "kgo.toml"
-    file.write_text(file.read_text().replace("epochs = 20", "epochs = 2"))
+    text, _, _ = file.read_text().replace("epochs = 20", "epochs = 2").partition("[chain]")  # one session will do
+    file.write_text(text)
     ran = session(rendered(load(tmp_path / "exp")), tmp_path / "kaggle")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "epoch 1: accuracy" in ran.stdout

@@ -163,11 +163,7 @@ def test_a_rendered_folder_stays(tmp_path: Path) -> None:
 def test_a_folder_that_an_output_was_pulled_to_stays(tmp_path: Path, in_git: bool) -> None:
     if in_git:
         git(tmp_path, "init", "-q")
-    pulled: dict[str, str | bytes] = {
-        "legs/2/kgo/leg.json": "{}",
-        "legs/2/final/model.pt": "x",
-        "legs/2/notes.txt": "x",
-    }
+    pulled = dict.fromkeys(("legs/2/kgo/leg.json", "legs/2/final/model.pt", "legs/2/notes.txt"), "x")
     assert paths(tmp_path, files={**pulled, "legs/plot.py": ""}) == ["legs/plot.py", "train.py"]
 
 

@@ -1,5 +1,6 @@
 """Small experiments on disk, for tests."""
 
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ def experiment(folder: Path, toml: str = MINIMAL, files: Mapping[str, str | byte
 
 def git(folder: Path, *arguments: str) -> None:
     """Run git in a folder, without the machine's configuration."""
-    environment = {"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     for name in ("AUTHOR", "COMMITTER"):
         environment |= {f"GIT_{name}_NAME": "someone", f"GIT_{name}_EMAIL": "someone@example.org"}
     subprocess.run(["git", *arguments], cwd=folder, env=environment, check=True, capture_output=True)

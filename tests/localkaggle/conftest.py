@@ -1,4 +1,4 @@
-"""One server for the tests that need nothing of it but that it runs; others start their own. All are stopped."""
+"""Accounts and knobs on the shared server, and servers of a test's own."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,10 +14,9 @@ from tests.localkaggle.client import Client
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    home = tmp_path_factory.mktemp("home")
-    yield background.ensure(home)
-    background.stop(home)
+def server(local: LocalServer) -> LocalServer:
+    """The shared one."""
+    return local
 
 
 @pytest.fixture

@@ -34,12 +34,14 @@ def kaggle(url: str, home: Path, *arguments: str, **variables: str) -> "subproce
         "NO_PROXY": "127.0.0.1",
         "KGO_TEST_URL": url,
         "KAGGLE_API_TOKEN": "kgo-local",
+        "PYTHONIOENCODING": "utf-8",
     }
     return subprocess.run(
         [sys.executable, "-c", _RUN_EACH if ";" in arguments else _RUN, *arguments],
         env=environment | variables,
         capture_output=True,
         text=True,
+        encoding="utf-8",
         timeout=60,
         stdin=subprocess.DEVNULL,
         cwd=home,

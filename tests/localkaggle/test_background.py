@@ -1,6 +1,8 @@
 """One server a folder, however many ask; found again, stopped whole, gone when idle."""
 
+import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,9 +13,15 @@ from uuid import uuid4
 
 import pytest
 
+from kaggle_orchestrator.clock import SystemClock
 from kaggle_orchestrator.errors import LocalKaggleError, UsageError
-from kaggle_orchestrator.localkaggle import background
+from kaggle_orchestrator.localkaggle import background, server, spawn
+from kaggle_orchestrator.localkaggle.address import lock_path
+from kaggle_orchestrator.localkaggle.context import Context
 from kaggle_orchestrator.localkaggle.server import Options, serve
+from kaggle_orchestrator.localkaggle.spec import End, Ending
+from kaggle_orchestrator.localkaggle.world import Settings, World
+from kaggle_orchestrator.models import KernelRef
 from tests.localkaggle.client import SLEEPS, WAITS, Client, processes, until
 
 
@@ -87,6 +95,61 @@ def test_a_stale_record_is_not_believed(tmp_path: Path) -> None:
         assert background.running(tmp_path) == server
     finally:
         background.stop(tmp_path)
+
+
+def test_one_that_is_starting_or_ending_is_waited_for(tmp_path: Path) -> None:
+    """Its lock is held, but there is nothing yet, or no more, that says where it is."""
+    root = background.root_of(tmp_path)
+    root.mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        with spawn.locked(lock_path(root)):
+            found = pool.submit(background.ensure, tmp_path)
+            time.sleep(0.2)
+            assert not found.done()
+            assert processes(str(root)) == [], "a second one has no business here"
+        try:
+            assert found.result(30) == background.running(tmp_path)
+        finally:
+            background.stop(tmp_path)
+        with spawn.locked(lock_path(root)):
+            stopped = pool.submit(background.stop, tmp_path)
+            time.sleep(0.2)
+            assert not stopped.done()
+        assert stopped.result(30)
+
+
+def test_a_world_that_can_not_be_written_for_a_while_ends_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_AFTER_TROUBLE", 0.02)
+    monkeypatch.setattr(server, "_TICK", 0.02)
+    world = World(tmp_path)
+    world._db.execute("PRAGMA busy_timeout = 0")
+    context = Context(world, SystemClock(), False, "", "nonce")
+    kernel = world.add_kernel(KernelRef("me", "some-kernel"), "Some Kernel", True, 0.0)
+    settings = Settings("python", "script", False, False, None, None, (), (), ())
+    session = world.add_session(kernel, world.add_version(kernel, "pass", settings, 0.0), False, 60.0, 0.0)
+    folder = context.sessions.folder(session)
+    folder.working.mkdir(parents=True)
+    folder.write_end(End(Ending.EXIT, 3, 0.0, 1.0))
+    other = sqlite3.connect(tmp_path / "world.sqlite")
+    other.execute("BEGIN IMMEDIATE")
+
+    async def scenario() -> None:
+        serving = asyncio.create_task(asyncio.sleep(60))
+        waiting = asyncio.create_task(server._until_done(context, None, serving))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        other.rollback()
+        while world.sessions(live=True):
+            await asyncio.sleep(0.01)
+        context.stopping = True
+        await waiting
+        serving.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+    other.close()
+    world.close()
 
 
 def test_only_loopback_without_a_flag(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Scripted faults fire when they should, once, and are refused when they can't be meant."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +8,10 @@ import pytest
 from kaggle_orchestrator.errors import LocalKaggleError, UsageError
 from kaggle_orchestrator.localkaggle import admin
 from kaggle_orchestrator.localkaggle.address import LocalServer
-from kaggle_orchestrator.localkaggle.faults import RpcFault, parse_fault
+from kaggle_orchestrator.localkaggle.faults import KillSession, RpcFault, parse_fault
 from kaggle_orchestrator.localkaggle.knobs import Knobs, parse_settings
 from kaggle_orchestrator.localkaggle.sessions import TOO_BIG, TOO_LONG
+from kaggle_orchestrator.localkaggle.spec import Ending, Kill
 from tests.localkaggle.client import Client
 
 WRITES_AND_SLEEPS = """
@@ -103,8 +103,7 @@ def test_faults_that_can_not_be_meant(server: LocalServer, fault: Any, complaint
 
 def test_a_fault_has_defaults() -> None:
     assert parse_fault({"rpc": "SaveKernel"}) == RpcFault("SaveKernel", 1, 500, False)
-    assert json.dumps({"kill_session": {}})
-    assert parse_fault({"kill_session": {}})
+    assert parse_fault({"kill_session": {}}) == KillSession(1, None, Kill(Ending.LIMIT, 0.0, None))
 
 
 @pytest.mark.parametrize(

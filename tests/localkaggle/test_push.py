@@ -108,11 +108,12 @@ def test_signed_urls_expire(client: Client, turn: Callable[..., None]) -> None:
 
 
 def test_machines(client: Client) -> None:
-    show = "import os; print(os.environ.get('KGO_SIMULATED_ACCELERATOR'), os.environ.get('CUDA_VISIBLE_DEVICES'))"
-    asked = {"NvidiaTeslaP100": "NvidiaTeslaT4 None\n", "NvidiaTeslaT4": "NvidiaTeslaT4 None\n", "nvidiat4": "None \n"}
+    show = "import os; e = os.environ; print(e.get('KGO_SIMULATED_ACCELERATOR'), e.get('CUDA_VISIBLE_DEVICES') == '')"
+    asked = {"NvidiaTeslaP100": "NvidiaTeslaT4 False\n", "NvidiaTeslaT4": "NvidiaTeslaT4 False\n"}
+    asked["nvidiat4"] = "None True\n"
     for number, (shape, got) in enumerate(asked.items()):
         assert client.ran(f"machine-{number}", show, machineShape=shape) == got
-    assert client.ran("machine-default", show, enableGpu=True) == "NvidiaTeslaT4 None\n"
+    assert client.ran("machine-default", show, enableGpu=True) == "NvidiaTeslaT4 False\n"
 
 
 def test_who_may_read_what(client: Client, server: LocalServer) -> None:

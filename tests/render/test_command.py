@@ -31,7 +31,7 @@ def test_init_makes_something_that_checks_and_renders(tmp_path: Path) -> None:
     result = kgo("init", folder)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [str(folder / name) for name in (".gitignore", "kgo.toml", "train.py")]
-    assert f"kgo check {folder}" in result.stderr
+    assert f"kgo check '{folder}'" in result.stderr
     checked = kgo("check", folder)
     assert checked.exit_code == 0
     assert "warning" not in checked.stdout

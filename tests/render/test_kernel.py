@@ -179,13 +179,16 @@ def test_a_huge_file_is_refused_without_being_compressed(tmp_path: Path) -> None
         render(e, attempt)
 
 
-def test_a_kernel_just_below_the_limit_is_taken(tmp_path: Path) -> None:
-    from random import Random
-
-    empty = len(rendered(experiment(tmp_path)).source)
-    room = (1_000_000 - empty) * 3 // 4 - 12_000
-    size = len(rendered(experiment(tmp_path, files={"x.bin": Random(0).randbytes(room)})).source.encode())
-    assert 970_000 < size <= 1_000_000
+def test_a_kernel_below_the_limit_is_taken_and_one_of_that_size_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e = experiment(tmp_path)
+    size = len(rendered(e).source.encode())
+    monkeypatch.setattr("kaggle_orchestrator.render.kernel.MAX_SOURCE", size + 1)
+    rendered(e)
+    monkeypatch.setattr("kaggle_orchestrator.render.kernel.MAX_SOURCE", size)
+    with pytest.raises(RenderError, match="less than"):
+        rendered(e)
 
 
 def test_a_source_without_a_bundle_or_with_a_damaged_one_is_told(tmp_path: Path) -> None:

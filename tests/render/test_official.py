@@ -1,23 +1,16 @@
 """The official client takes a rendered folder as it is, and the kernel it pushes runs and leaves its output."""
 
 import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
-from kaggle_orchestrator.localkaggle import admin, background
+from kaggle_orchestrator.localkaggle import admin
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.protocol import LegResult, Outcome
 from kaggle_orchestrator.render import write_folder
 from tests.experiment.trees import experiment, tree
+from tests.localkaggle import official
+from tests.localkaggle.client import Client
 from tests.render.attempts import rendered
-
-OFFICIAL = Path(__file__).with_name("official.py")
 
 TOML = """
 [kernel]
@@ -39,47 +32,13 @@ Path("final.txt").write_text(f"{sys.argv[1:]} {numbers.read_text()}", encoding="
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    home = tmp_path_factory.mktemp("kgo-home")
-    yield background.ensure(home)
-    background.stop(home)
-
-
-@pytest.fixture
-def kaggle(server: LocalServer, tmp_path: Path) -> Callable[..., str]:
-    """The official command, as ``me`` of the local Kaggle, with nothing of this machine's account."""
-    home = tmp_path / "home"
-    home.mkdir()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "TMPDIR": str(home),
-        "NO_PROXY": "127.0.0.1",
-        "KAGGLE_API_TOKEN": "kgo-local",
-        "PYTHONIOENCODING": "utf-8",
-    }
-
-    def run(*arguments: str) -> str:
-        command = [sys.executable, str(OFFICIAL), server.url, *arguments]
-        ran = subprocess.run(
-            command,
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
+def test_push_status_and_output(local: LocalServer, tmp_path: Path) -> None:
+    def kaggle(*arguments: str) -> str:
+        ran = official.kaggle(local.url, tmp_path / "home", *arguments)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout + ran.stderr
 
-    return run
-
-
-def test_push_status_and_output(server: LocalServer, kaggle: Callable[..., str], tmp_path: Path) -> None:
-    admin.put_dataset(server.url, "me/numbers", tree(tmp_path / "data", {"numbers.txt": "1 2 3"}))
+    admin.put_dataset(local.url, "me/numbers", tree(tmp_path / "data", {"numbers.txt": "1 2 3"}))
     write_folder(rendered(experiment(tmp_path / "exp", TOML, {"train.py": TRAIN})), tmp_path / "k")
 
     said = kaggle("kernels", "push", "-p", str(tmp_path / "k"))
@@ -87,11 +46,9 @@ def test_push_status_and_output(server: LocalServer, kaggle: Callable[..., str],
     assert "does not resolve" not in said, "the title gives the slug"
     assert "are not valid" not in said, "no source was dropped"
 
-    end = time.monotonic() + 30
-    while "COMPLETE" not in (status := kaggle("kernels", "status", "me/digits-cnn")).upper():
-        assert "ERROR" not in status.upper(), kaggle("kernels", "output", "me/digits-cnn", "-p", str(tmp_path / "out"))
-        assert time.monotonic() < end, status
-        time.sleep(0.2)
+    Client(local.url).wait("digits-cnn")
+    status = kaggle("kernels", "status", "me/digits-cnn")
+    assert "COMPLETE" in status, status + kaggle("kernels", "logs", "me/digits-cnn")
 
     kaggle("kernels", "output", "me/digits-cnn", "-p", str(tmp_path / "out"))
     assert (tmp_path / "out/final.txt").read_text(encoding="utf-8") == "['--word', 'größer'] 1 2 3"

@@ -6,6 +6,7 @@ A checkpoint is removed only when as many whole ones as are kept lie beside it.
 import contextlib
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +18,13 @@ from kaggle_orchestrator.protocol import (
     Checkpoint,
     CheckpointError,
     FileDigest,
+    Outcome,
     checkpoint_step,
     digest_file,
     open_checkpoint,
 )
+from kaggle_orchestrator.runtime.supervisor.verdict import Unfit
+from kaggle_orchestrator.runtime.supervisor.words import is_text
 
 _LEFTOVERS = ("checkpoints/*.tmp", "checkpoints/tmp-*", "kgo/*.tmp", "best.new", "best.old")
 
@@ -54,8 +58,9 @@ def bytes_below(folder: Path) -> int:
 def sweep(working: Path) -> None:
     """Remove what a killed save left: temporary folders and files of ours."""
     best, before = working / "best", working / "best.old"
-    if before.is_dir() and not best.exists():  # killed between the two renames of a swap
-        before.rename(best)
+    with contextlib.suppress(OSError):
+        if before.is_dir() and not best.exists():  # killed between the two renames of a swap
+            before.rename(best)
     for pattern in _LEFTOVERS:
         for path in working.glob(pattern):
             if path.is_dir() and not path.is_symlink():
@@ -63,6 +68,30 @@ def sweep(working: Path) -> None:
             else:
                 with contextlib.suppress(OSError):
                     path.unlink()
+
+
+def reclaim(working: Path) -> str:
+    """Make the working folder usable again if training removed it or shut it.
+
+    Returns:
+        What training had done to it; empty if nothing.
+
+    Raises:
+        Unfit: ``user_error``: it can't be had back.
+    """
+    there = working.is_dir()
+    if there and os.access(working, os.R_OK | os.W_OK | os.X_OK):
+        return ""
+    wrong = f"Training {'took away the permissions of' if there else 'removed'} its working folder, {working}."
+    try:
+        if there:
+            working.chmod(0o755)
+        else:
+            working.mkdir(parents=True)
+    except OSError as error:
+        message = f"{wrong} It can't be restored: {error.strerror or error}."
+        raise Unfit(Outcome.USER_ERROR, "working folder", message) from error
+    return wrong
 
 
 @dataclass(slots=True)
@@ -124,7 +153,8 @@ class Outputs:
             self.older.append(checkpoint)
         place = checkpoint.folder.relative_to(self.working).as_posix()
         for name, digest in checkpoint.manifest.files.items():  # verified, so not read again
-            self.digests[f"{place}/{name}"] = digest
+            if is_text(name):
+                self.digests[f"{place}/{name}"] = digest
         self.digests[f"{place}/{MANIFEST}"] = digest_file(checkpoint.folder / MANIFEST)
 
     def make_room(self) -> bool:
@@ -151,10 +181,20 @@ class Outputs:
         self.digests = dict(sorted(self.digests.items()))
 
     def _files(self) -> list[str]:
-        found = []
+        found, nameless = [], []
         for here, _, names in os.walk(self.working):
             for name in names:
                 path = Path(here, name)
-                if path.is_file() and not path.is_symlink():
-                    found.append(path.relative_to(self.working).as_posix())
+                try:
+                    regular = stat.S_ISREG(path.lstat().st_mode)
+                except OSError as error:
+                    self.notes.append(f"{os.fsencode(path)!r} can't be read: {error.strerror or error}")
+                    continue
+                if regular:
+                    place = path.relative_to(self.working).as_posix()
+                    (found if is_text(place) else nameless).append(place)
+        if nameless:
+            shown = ", ".join(repr(os.fsencode(n)) for n in sorted(nameless)[:5])
+            more = f" and {len(nameless) - 5} more" if len(nameless) > 5 else ""
+            self.notes.append(f"left out of the result and of checkpoints, being no UTF-8: {shown}{more}")
         return found

@@ -9,13 +9,14 @@ import os
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kaggle_orchestrator.protocol import (
     MANIFEST,
     Checkpoint,
+    CheckpointError,
     FileDigest,
     Manifest,
     checkpoint_name,
@@ -25,6 +26,7 @@ from kaggle_orchestrator.protocol import (
 )
 from kaggle_orchestrator.protocol.files import sync_file, sync_folder
 from kaggle_orchestrator.protocol.globs import matches
+from kaggle_orchestrator.runtime.supervisor.words import is_text
 
 MTIMES = "mtimes.json"
 """In a wrapped checkpoint: modification times (ns) by path, since a mount doesn't keep them."""
@@ -34,8 +36,20 @@ RESUME = "{resume}"
 
 
 def matching(working: Path, globs: Sequence[str]) -> dict[str, Path]:
-    """The script's files that match, by POSIX path; our own folders are passed over."""
+    """The script's files that match, by POSIX path; our own folders and links are passed over."""
     found = {}
+    for path, file in _named(working, globs):
+        if file.is_file() and not file.is_symlink():
+            found[path] = file
+    return dict(sorted(found.items()))
+
+
+def links(working: Path, globs: Sequence[str]) -> list[str]:
+    """The links that match; what they lead to may be anyone's, so they are in no checkpoint."""
+    return sorted(path for path, file in _named(working, globs) if file.is_symlink())
+
+
+def _named(working: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
     for here, folders, names in os.walk(working):
         inside = Path(here).relative_to(working)
         if inside == Path():
@@ -43,9 +57,8 @@ def matching(working: Path, globs: Sequence[str]) -> dict[str, Path]:
         folders[:] = [f for f in folders if not _is_ours(Path(here, f))]
         for name in names:
             path = (inside / name).as_posix()
-            if matches(path, globs) and Path(here, name).is_file():
-                found[path] = Path(here, name)
-    return dict(sorted(found.items()))
+            if is_text(path) and matches(path, globs):
+                yield path, Path(here, name)
 
 
 def _is_ours(folder: Path) -> bool:
@@ -111,7 +124,7 @@ def signature(files: dict[str, Path]) -> Signature:
     found = {}
     for path, file in files.items():
         try:
-            stat = file.stat()
+            stat = file.lstat()
         except OSError:
             continue
         found[path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
@@ -129,6 +142,8 @@ class Wrapper:
         step: Number of the last distinct save.
         parent: sha256 of the manifest the attempt went on from.
         known: Digests of the files at the last save, restored ones at first.
+        restored: Digests of the restored files.
+        removed: Whether the script has removed a copy that was its newest.
     """
 
     working: Path
@@ -141,6 +156,9 @@ class Wrapper:
     seen: Signature = field(default_factory=dict)
     quiet: Signature = field(default_factory=dict)
     next_at: float = 0.0
+    restored: dict[str, str] = field(default_factory=dict)
+    removed: bool = False
+    newest: Path | None = None
 
     @classmethod
     def after(
@@ -151,7 +169,7 @@ class Wrapper:
             return cls(working, checkpoints, globs, token, 0, None)
         digests = {n: d.sha256 for n, d in restored.manifest.files.items()}
         known = {n.removeprefix(f"{FILES}/"): sha for n, sha in digests.items() if n.startswith(f"{FILES}/")}
-        return cls(working, checkpoints, globs, token, restored.step, restored.sha256, known)
+        return cls(working, checkpoints, globs, token, restored.step, restored.sha256, known, restored=known)
 
     def look(
         self, open_files: Callable[[], Sequence[Path]] = list, *, last: bool = False, whole: bool = True
@@ -173,6 +191,7 @@ class Wrapper:
         started = time.monotonic()
         if not last and started < self.next_at:
             return None
+        self._miss()
         files = matching(self.working, self.globs)
         now = signature(files)
         files = {path: file for path, file in files.items() if path in now}
@@ -188,6 +207,12 @@ class Wrapper:
         made = self._wrap(files, now)
         self.next_at = time.monotonic() + 10 * (time.monotonic() - started)  # at most a tenth of the time goes here
         return made
+
+    def _miss(self) -> None:
+        """If the newest copy has vanished, forget it, so that the files are wrapped again."""
+        if self.newest is not None and not os.access(self.newest / MANIFEST, os.F_OK):
+            self.newest, self.removed = None, True
+            self.seen, self.known = {}, self.restored
 
     def _wrap(self, files: dict[str, Path], before: Signature) -> Checkpoint | None:
         step = self.step + 1
@@ -215,8 +240,11 @@ class Wrapper:
             return None  # the script removed a file meanwhile
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-        self.step, self.known = step, known
-        made = open_checkpoint(folder)
+        self.step, self.known, self.newest = step, known, folder
+        try:
+            made = open_checkpoint(folder)
+        except CheckpointError:
+            return None  # the script removed it already: the next look misses it
         self.parent = made.sha256
         return made
 

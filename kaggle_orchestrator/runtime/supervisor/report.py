@@ -3,7 +3,6 @@
 A result is written atomically, and only its last writing is final. A full disk can cost the file, never the line.
 """
 
-import errno
 import os
 import platform
 import time
@@ -23,10 +22,9 @@ from kaggle_orchestrator.protocol import (
     Progress,
     write_atomic,
 )
+from kaggle_orchestrator.protocol.files import is_disk_full
 from kaggle_orchestrator.protocol.result import CheckpointRef, ResultState
 from kaggle_orchestrator.runtime.supervisor.log import Log
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def machine() -> dict[str, Any]:
@@ -66,6 +64,21 @@ class Report:
     def step_start(self) -> int:
         """Step of the restored checkpoint, 0 without one."""
         return self.restored.step if self.restored else 0
+
+    def make_way(self) -> None:
+        """Move aside what training left where the result goes; to be called once training has ended."""
+        result = self.working / LEG_RESULT
+        ours = result.parent
+        for path, blocked, aside in (
+            (ours, os.path.lexists(ours) and (ours.is_symlink() or not ours.is_dir()), f"{ours.name}-moved-aside"),
+            (result, result.is_dir() and not result.is_symlink(), f"{result.name}.moved-aside"),
+        ):
+            if blocked:
+                target, number = path.with_name(aside), 2
+                while os.path.lexists(target):
+                    target, number = path.with_name(f"{aside}-{number}"), number + 1
+                path.rename(target)
+                self.log.say(f"{path.name} is kgo's own: training's is now {target.relative_to(self.working)}")
 
     def running(self, checkpoint: Checkpoint | None = None, progress: Progress | None = None) -> None:
         """Write that the attempt is under way; a disk that is full is training's trouble first, so it's only said."""
@@ -109,12 +122,16 @@ class Report:
                 ended_at=self.now(),
             )
 
+        try:
+            self.make_way()
+        except OSError as error:
+            self.log.say(f"{LEG_RESULT} is in the way of itself")
         result = build()
         try:
             try:
                 self._write(result)
             except OSError as error:
-                if error.errno not in _FULL or not make_room():
+                if not is_disk_full(error) or not make_room():
                     raise
                 result = build()
                 self._write(result)
@@ -129,7 +146,7 @@ class Report:
         try:
             write_atomic(path, data)
         except OSError as error:
-            if error.errno not in _FULL:
+            if not is_disk_full(error):
                 raise
             path.unlink(missing_ok=True)  # the running trace gives its block to the result
             write_atomic(path, data)

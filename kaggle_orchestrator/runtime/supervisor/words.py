@@ -1,6 +1,15 @@
-"""Numbers in the words of the log."""
+"""Numbers in the words of the log, and which names can be words at all."""
 
 from kaggle_orchestrator.protocol import Progress
+
+
+def is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8; Linux allows others, but no result or manifest can name those."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def duration(seconds: float) -> str:

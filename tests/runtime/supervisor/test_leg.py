@@ -57,6 +57,11 @@ def test_a_training_that_reaches_its_target_is_done(session: Session) -> None:
     assert not list(session.bundle.glob("control/*"))
 
 
+def test_what_comes_before_training_is_not_counted_as_training(session: Session) -> None:
+    buckets = check_result(session.params(steps=3, imports_s=0.5).run()).buckets
+    assert buckets["start"] > 0.5 > buckets["train"] > 0
+
+
 def test_at_the_deadline_it_saves_and_leaves(session: Session) -> None:
     session.set(session_limit_s=10.0, leave_after_s=1.5).params(steps=10_000, every=1000, step_s=0.02)
     ended = session.run()
@@ -70,7 +75,7 @@ def test_at_the_deadline_it_saves_and_leaves(session: Session) -> None:
 
 
 def test_what_ignores_the_request_is_told_and_then_killed_with_all_it_started(session: Session) -> None:
-    session.set(session_limit_s=6.0, leave_after_s=2.0)
+    session.set(session_limit_s=4.5, leave_after_s=1.5)
     session.params(steps=100_000, every=10, step_s=0.02, ignore_stop=True, ignore_term=True, grandchild=True)
     ended = session.run()
     result = check_result(ended)
@@ -80,13 +85,13 @@ def test_what_ignores_the_request_is_told_and_then_killed_with_all_it_started(se
     assert (ended.code, result.outcome) == (0, Outcome.CONTINUE)
     assert result.step_end % 10 == 0
     assert result.ended_at is not None
-    assert result.ended_at - result.started_at < 6.0
+    assert result.ended_at - result.started_at < 4.5
     assert not session.processes()
 
 
 def test_no_signal_while_a_checkpoint_is_open(session: Session) -> None:
-    session.set(session_limit_s=8.0, leave_after_s=2.0)  # SIGTERM would be due in mid-save, and end the toy at once
-    session.params(steps=100_000, every=10, step_s=0.02, leave_save_s=4.0)
+    session.set(session_limit_s=5.5, leave_after_s=1.2)  # SIGTERM would be due in mid-save, and end the toy at once
+    session.params(steps=100_000, every=10, step_s=0.02, leave_save_s=2.7)
     ended = session.run()
     result = check_result(ended)
     assert "SIG" not in ended.out

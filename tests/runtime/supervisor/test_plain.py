@@ -140,14 +140,14 @@ def test_a_live_token_is_not_printed(session: Session) -> None:
 
 
 def test_a_one_off_is_ended_before_the_session_is(session: Session) -> None:
-    session.one_off().set(session_limit_s=4.0)
+    session.one_off().set(session_limit_s=2.5)
     session.script("import time; open('half.txt', 'w').write('x'); time.sleep(600)")
     ended = session.run()
     result = check_result(ended)
     assert (ended.code, result.outcome, result.reason) == (1, Outcome.USER_ERROR, "session limit")
     assert "half.txt" in result.outputs
     assert result.ended_at is not None
-    assert result.ended_at - result.started_at < 4.0
+    assert result.ended_at - result.started_at < 2.5
 
 
 def test_a_script_that_starts_no_python_is_refused_by_name(session: Session) -> None:
@@ -214,10 +214,10 @@ def test_a_script_is_not_ended_in_the_middle_of_its_save(session: Session) -> No
         "while True:\n"
         "    with open('last.pt', 'w') as file:\n"
         "        for _ in range(8):\n"
-        "            file.write('z' * 1000); file.flush(); time.sleep(0.1)\n"
+        "            file.write('z' * 1000); file.flush(); time.sleep(0.06)\n"
         "    time.sleep(0.12)\n"
     )
-    session.set(session_limit_s=6.0, leave_after_s=1.5, paths=("last.pt",))
+    session.set(session_limit_s=4.5, leave_after_s=1.2, paths=("last.pt",))
     ended = session.run()
     result = check_result(ended)
     assert (ended.code, result.outcome) == (0, Outcome.CONTINUE)

@@ -99,15 +99,14 @@ def test_the_exit_code_is_not_lost_to_reaping(start: Callable[[str], Training]) 
 
 
 def test_a_busy_script_in_silence_is_alive_and_a_waiting_one_is_not(start: Callable[[str], Training]) -> None:
-    for text, hung in (("while True: pass", False), ("import time; time.sleep(600)", True)):
-        training = start(text)
-        until(lambda training=training: bool(training.tree()))  # type: ignore[misc]
-        heartbeat, began = Heartbeat(0.7, training), time.monotonic()
-        silent = False
-        while time.monotonic() - began < 1.1:
-            silent = silent or heartbeat.silent(began, reports=False)
-            time.sleep(0.05)
-        assert silent is hung
-        if not hung:
-            assert Heartbeat(None, training).silent(-1e9, reports=True) is False
-        training.kill_tree()
+    waiting, busy = start("import time; time.sleep(600)"), start("while True: pass")
+    waiting.leave_alone(busy.pid)
+    until(lambda: bool(waiting.tree() and busy.tree()))
+    began = time.monotonic()
+    hearts = {training: Heartbeat(0.7, training) for training in (waiting, busy)}
+    silent = set[Training]()
+    while time.monotonic() - began < 1.1:
+        silent |= {training for training, heart in hearts.items() if heart.silent(began, reports=False)}
+        time.sleep(0.05)
+    assert silent == {waiting}
+    assert Heartbeat(None, waiting).silent(-1e9, reports=True) is False

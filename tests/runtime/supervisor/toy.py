@@ -18,6 +18,8 @@ from kaggle_orchestrator.protocol.progress import SAVING, STOP, ProgressState
 
 CONTROL = Path(os.environ["KGO_CONTROL"])
 PARAMS = json.loads(os.environ["KGO_PARAMS"])
+time.sleep(PARAMS.get("imports_s", 0.0))
+BEGAN = time.monotonic()
 
 
 def save(step: int, epoch: int | None = None, takes_s: float = 0.0, leaving: bool = False) -> None:
@@ -46,7 +48,7 @@ def report(state: ProgressState, step: int, saved: int | None) -> None:
         epoch=step // 10,
         saved_step=saved,
         loss=1 / (step + 1),
-        buckets={"restore": 0.0, "save": 0.01},
+        buckets={"restore": 0.0, "save": 0.01, "train": time.monotonic() - BEGAN},
         environment={"threads": 1},
     ).write(CONTROL)
 
