@@ -8,7 +8,7 @@ from kaggle_orchestrator.chain.decide import decide
 from kaggle_orchestrator.chain.edits import Snapshot
 from kaggle_orchestrator.chain.events import Accepted, Event
 from kaggle_orchestrator.chain.journal import Journal
-from kaggle_orchestrator.chain.model import Fail, Stop
+from kaggle_orchestrator.chain.model import Fail, Finish, Stop
 from kaggle_orchestrator.chain.pair import Half
 from kaggle_orchestrator.client import Kaggle
 from kaggle_orchestrator.clock import Clock
@@ -22,6 +22,7 @@ class Options:
 
     Attributes:
         fresh: A one-off is pushed anew unless it runs; otherwise only if it was edited since.
+        collect: A one-off that is done, but whose output was never pulled, isn't pushed anew: its output comes first.
         accept_changes: Go on with edited code or configuration.
         new: Start over as a new chain.
         retry: Go on after a failure or a stop.
@@ -29,6 +30,7 @@ class Options:
     """
 
     fresh: bool = True
+    collect: bool = False
     accept_changes: bool = False
     new: bool = False
     retry: bool = False
@@ -59,11 +61,22 @@ def grant(
     if book.open:
         return book
     if not book.policy.chained:
-        if options.fresh or files.fingerprint != book.record.fingerprint:
+        anew = options.fresh or files.fingerprint != book.record.fingerprint
+        if anew and not (options.collect and _uncollected(book, files, clock)):
             book.forgive()
     elif options.retry and isinstance(decide(book.observation(files), clock.now()), Fail | Stop):
         book.forgive()
     return book
+
+
+def _uncollected(book: Book, files: Snapshot, clock: Clock) -> bool:
+    """Whether these very files were trained to the end, and nobody has the output yet."""
+    action = decide(book.observation(files), clock.now())
+    return (
+        isinstance(action, Finish)
+        and action.attempt.pulled_at is None
+        and action.attempt.fingerprint == files.fingerprint
+    )
 
 
 def _next_generation(book: Book, files: Snapshot, kaggle: Kaggle, journal: Journal, clock: Clock) -> Book:

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from kaggle_orchestrator.chain.budget import RULES, Budget, Rule, Turn, backoff_s
 from kaggle_orchestrator.chain.cadence import landing_interval, session_interval
+from kaggle_orchestrator.chain.judge import result_due
 from kaggle_orchestrator.chain.model import (
     Action,
     Attempt,
@@ -62,7 +63,12 @@ def _await(attempt: Attempt, now: float) -> Action:
     """An attempt without a verdict: nothing else is done until it has one."""
     match attempt.phase:
         case Phase.LIVE:
-            return Wait(now + session_interval(attempt, now), Why.SESSION)
+            due = result_due(attempt)
+            if due is None:
+                return Wait(now + session_interval(attempt, now), Why.SESSION)
+            interval_s = min(session_interval(attempt, now), due - now if due > now else math.inf)
+            message = f"Its session ended as {attempt.status}, and its result isn't there yet."
+            return Wait(now + interval_s, Why.RESULT, message, due)
         case Phase.INTENDED:
             absent_s = now - attempt.absent_since if attempt.absent_since is not None else 0.0
             if absent_s < ABSENT_S:
@@ -145,11 +151,12 @@ def _retry(observation: Observation, last: Attempt, rule: Rule, now: float) -> A
     tries = observation.policy.retries if rule.tries is None else rule.tries
     failed = _failures(observation, rule.budget)
     if failed > tries:
-        times = f" {failed} times in this leg; the last: " if failed > 1 else " "
+        message = describe(last)
+        message = f"It failed {failed} times in this leg; the last: {message}" if failed > 1 else _sentence(message)
         hint = rule.hint
         if not observation.policy.chained and rule.budget is Budget.FAULTS:
             hint = CHAIN_HINT
-        return Fail(Bound.RETRIES, f"It failed{times}{describe(last)}", hint, outcome_of(last))
+        return Fail(Bound.RETRIES, message, hint, outcome_of(last))
     ended = last.ended_at if last.ended_at is not None else now
     until = ended + backoff_s(rule, failed, observation.policy.session_limit_s)
     if now < until:
@@ -240,6 +247,10 @@ def _parent(observation: Observation) -> Parent | None:
     assert best.version is not None
     checkpoint = best.result.checkpoint
     return Parent(str(observation.pair.ref(best.kernel)), best.version, best.token, checkpoint.step, checkpoint.sha256)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def describe(attempt: Attempt) -> str:

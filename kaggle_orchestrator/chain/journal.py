@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 FOLDER = ".kgo"
 NAME = "journal.db"
-SCHEMA = 1
+SCHEMA = 2
 
 _TABLES = """
 CREATE TABLE chains (
@@ -42,7 +42,7 @@ CREATE TABLE attempts (
     intended_at REAL NOT NULL, phase TEXT NOT NULL, absent_since REAL, version INTEGER, pushed_at REAL,
     status TEXT, running_since REAL, terminal_since REAL, ended_at REAL,
     outcome TEXT, reason TEXT NOT NULL, message TEXT NOT NULL, result TEXT,
-    step_start INTEGER, step_end INTEGER, checkpoint_sha256 TEXT,
+    step_start INTEGER, step_end INTEGER, checkpoint_sha256 TEXT, pulled_at REAL,
     PRIMARY KEY (chain, number)
 );
 CREATE TABLE events (
@@ -50,6 +50,8 @@ CREATE TABLE events (
     at REAL NOT NULL, attempt INTEGER, what TEXT NOT NULL, detail TEXT NOT NULL
 );
 """
+_UPGRADES = {1: "ALTER TABLE attempts ADD COLUMN pulled_at REAL"}
+"""What makes a file of each older schema one of the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +190,10 @@ class Journal:
             if chain.id:
                 self._db.execute(
                     f"UPDATE chains SET {', '.join(f'{k} = :{k}' for k in values)} WHERE id = :id",
-                    values | {"id": chain.id},
+                    _storable(values | {"id": chain.id}),
                 )
             else:
-                cursor = self._db.execute(_insert("chains", values), values)
+                cursor = self._db.execute(_insert("chains", values), _storable(values))
                 assert cursor.lastrowid is not None
                 chain = replace(chain, id=cursor.lastrowid)
             self._tell(chain, now, None, what, detail)
@@ -201,7 +203,7 @@ class Journal:
         """Insert or replace an attempt, with a line of history."""
         values = {"chain": chain.id} | _attempt_values(attempt)
         with self._transaction():
-            self._db.execute(_insert("attempts", values, "OR REPLACE "), values)
+            self._db.execute(_insert("attempts", values, "OR REPLACE "), _storable(values))
             self._tell(chain, now, attempt.number, what, detail)
 
     def drop_attempt(self, chain: ChainRecord, attempt: Attempt, now: float, what: str, detail: str) -> None:
@@ -225,22 +227,28 @@ class Journal:
         complaint = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if complaint != "ok":
             raise sqlite3.DatabaseError(complaint)
-        if version == 0:
+        if version < SCHEMA:
             with self._transaction():
-                if self._db.execute("PRAGMA user_version").fetchone()[0] == 0:  # another process may have been first
-                    for statement in _TABLES.split(";\n"):
-                        self._db.execute(statement)
-                    self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+                version = self._db.execute("PRAGMA user_version").fetchone()[0]  # another process may have been first
+                statements = _TABLES.split(";\n") if version == 0 else [_UPGRADES[v] for v in range(version, SCHEMA)]
+                for statement in statements:
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {max(version, SCHEMA)}")
 
     def _tell(self, chain: ChainRecord, now: float, attempt: int | None, what: str, detail: str) -> None:
         self._db.execute(
             "INSERT INTO events (chain, at, attempt, what, detail) VALUES (?, ?, ?, ?, ?)",
-            (chain.id, now, attempt, what, detail),
+            (chain.id, now, attempt, what, _text(detail)),
         )
 
     def _read(self, convert: Callable[[sqlite3.Row], T], query: str, values: tuple[object, ...]) -> tuple[T, ...]:
+        bound = tuple(_text(value) for value in values)
         with self._explained():
-            return tuple(convert(row) for row in self._db.execute(query, values))
+            rows = self._db.execute(query, bound).fetchall()
+        try:
+            return tuple(convert(row) for row in rows)
+        except (Malformed, ValueError, KeyError, IndexError) as error:
+            raise self._damaged(error) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -264,11 +272,26 @@ class Journal:
             ) from error
         except OSError as error:
             raise JournalError(f"{self.path}: {error.strerror or error}.") from error
-        except (sqlite3.DatabaseError, Malformed, ValueError, KeyError, IndexError) as error:
-            raise JournalError(
-                f"{self.path}: the journal is damaged ({error}).",
-                hint="Move the file away: the chain is then rebuilt from Kaggle.",
-            ) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> JournalError:
+        return JournalError(
+            f"{self.path}: the journal is damaged ({error}).",
+            hint="Move the file away: the chain is then rebuilt from Kaggle.",
+        )
+
+
+def _text(value: object) -> object:
+    """Text as a database can hold it: a lone surrogate (of a file's name, of a script's words) is spelt out.
+
+    Within JSON that spelling is the escape that is read back as the same text.
+    """
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _storable(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: _text(value) for name, value in values.items()}
 
 
 def _insert(table: str, values: Mapping[str, object], how: str = "") -> str:
@@ -345,6 +368,7 @@ def _attempt_values(attempt: Attempt) -> dict[str, Any]:
         "step_start": result.step_start if result else None,
         "step_end": result.step_end if result else None,
         "checkpoint_sha256": result.checkpoint.sha256 if result and result.checkpoint else None,
+        "pulled_at": attempt.pulled_at,
     }
 
 
@@ -371,4 +395,5 @@ def _attempt(row: sqlite3.Row) -> Attempt:
         reason=row["reason"],
         message=row["message"],
         result=LegResult.loads(row["result"]) if row["result"] else None,
+        pulled_at=row["pulled_at"],
     )

@@ -45,10 +45,16 @@ class Sessions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What an attempt says of itself; ``listing`` None if Kaggle has none."""
+    """What an attempt says of itself.
+
+    Attributes:
+        listing: None if Kaggle has none.
+        logged: The result is the log's: it doesn't name the outputs, and ``kgo/leg.json`` may never come.
+    """
 
     result: LegResult | None
     listing: OutputListing | None
+    logged: bool = False
 
 
 def look(kaggle: Sessions, ref: KernelRef, attempt: Attempt, now: float, *, past: bool = False) -> Attempt:
@@ -81,7 +87,7 @@ def look(kaggle: Sessions, ref: KernelRef, attempt: Attempt, now: float, *, past
     words = _words(kaggle, ref, seen)
     waited_s = math.inf if past else now - (seen.terminal_since or now)
     if words.result is not None:
-        return _by_result(seen, words.result, words.listing, now, waited_s)
+        return _by_result(seen, words, words.result, now, waited_s)
     return _by_status(seen, report.failure_message, words.listing, now, waited_s)
 
 
@@ -102,20 +108,19 @@ def _words(kaggle: Sessions, ref: KernelRef, attempt: Attempt) -> _Words:
             result = LegResult.loads(data)
         except Malformed:
             result = None
-    if result is None or result.token != attempt.token or result.state is not ResultState.FINAL:
+    logged = result is None or result.token != attempt.token or result.state is not ResultState.FINAL
+    if logged:
         result = result_from_log(listing.log, attempt.token)
     if result is not None and result.outcome is None:
         result = None
-    return _Words(result, listing)
+    return _Words(result, listing, logged)
 
 
-def _by_result(
-    attempt: Attempt, result: LegResult, listing: OutputListing | None, now: float, waited_s: float
-) -> Attempt:
+def _by_result(attempt: Attempt, words: _Words, result: LegResult, now: float, waited_s: float) -> Attempt:
     assert result.outcome is not None
     ended_at = result.ended_at if result.ended_at is not None else now
     judged = replace(attempt, result=result)
-    missing = _missing(judged, listing)
+    missing = _missing(judged, result, words)
     if missing:
         if attempt.status is SessionStatus.COMPLETE and waited_s < OUTPUT_S:
             return attempt
@@ -126,11 +131,12 @@ def _by_result(
     return judged
 
 
-def _missing(attempt: Attempt, listing: OutputListing | None) -> str:
+def _missing(attempt: Attempt, result: LegResult, words: _Words) -> str:
     """Why what later attempts need of its output isn't there; empty if it is, or nothing is needed."""
-    result = attempt.result
-    assert result is not None
+    there = set(words.listing.by_name) if words.listing else set()
     needed: set[str] = set()
+    if result.outcome is Outcome.DONE and words.logged:
+        return "" if there else "nothing is in the output"
     if result.outcome is Outcome.DONE:
         needed = {LEG_RESULT, *result.outputs}
     elif result.checkpoint is not None and result.checkpoint.step > attempt.start_step:
@@ -138,7 +144,7 @@ def _missing(attempt: Attempt, listing: OutputListing | None) -> str:
         needed = {folder + MANIFEST, *(name for name in result.outputs if name.startswith(folder))}
         if attempt.status is not SessionStatus.COMPLETE:
             return f"a session that ended as {attempt.status} can't be mounted"
-    absent = sorted(needed - set(listing.by_name if listing else ()))
+    absent = sorted(needed - there)
     if not absent:
         return ""
     return f"{absent[0]} isn't in the output" + (f", nor {len(absent) - 1} more" if len(absent) > 1 else "")
@@ -152,10 +158,7 @@ def _by_status(attempt: Attempt, message: str, listing: OutputListing | None, no
         if waited_s < OUTPUT_S:
             return attempt
         return attempt.ended(Outcome.OUTPUT_LOST, since, reason="complete, but without a result")
-    settle_s = min(max(attempt.session_limit_s / 50, 0.5), SETTLE_S)
-    if listing is None or not listing.log:
-        settle_s = max(settle_s, min(SILENT_S, attempt.session_limit_s / 10))
-    if waited_s < settle_s:
+    if waited_s < _settle_s(attempt, silent=listing is None or not listing.log):
         return attempt
     if _MEMORY in message:
         return attempt.ended(Outcome.OOM, since, reason="memory", message=message)
@@ -168,11 +171,24 @@ def _by_status(attempt: Attempt, message: str, listing: OutputListing | None, no
     return attempt.ended(Outcome.KILLED, since, reason="no result", message=message)
 
 
+def _settle_s(attempt: Attempt, *, silent: bool) -> float:
+    settle_s = min(max(attempt.session_limit_s / 50, 0.5), SETTLE_S)
+    return max(settle_s, min(SILENT_S, attempt.session_limit_s / 10)) if silent else settle_s
+
+
+def result_due(attempt: Attempt) -> float | None:
+    """When an attempt whose session ended is judged without its result, at the latest; None while its session runs."""
+    if attempt.terminal_since is None:
+        return None
+    complete = attempt.status is SessionStatus.COMPLETE
+    return attempt.terminal_since + (OUTPUT_S if complete else _settle_s(attempt, silent=True))
+
+
 def _overdue(kaggle: Sessions, ref: KernelRef, attempt: Attempt, now: float) -> Attempt:
     """A session that reads RUNNING long after Kaggle must have killed it."""
     if attempt.running_since is None or now < attempt.running_since + attempt.session_limit_s + OVERDUE_S:
         return attempt
     words = _words(kaggle, ref, attempt)
     if words.result is not None:
-        return _by_result(attempt, words.result, words.listing, now, math.inf)
+        return _by_result(attempt, words, words.result, now, math.inf)
     return attempt.ended(Outcome.KILLED, now, reason=f"still {attempt.status} long after its limit")

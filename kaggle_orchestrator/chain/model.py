@@ -48,6 +48,7 @@ class Attempt:
         terminal_since: First look at which Kaggle called it ended.
         ended_at: When it ended, as well as is known.
         result: Its own words, if it left any.
+        pulled_at: When ``kgo run`` had its output, all of it verified; None if it never had.
     """
 
     leg: int
@@ -71,6 +72,7 @@ class Attempt:
     reason: str = ""
     message: str = ""
     result: LegResult | None = None
+    pulled_at: float | None = None
 
     @property
     def start_step(self) -> int:
@@ -151,6 +153,8 @@ class Why(StrEnum):
 
     SESSION = "session"
     """Its session to end."""
+    RESULT = "result"
+    """The output of a session that ended: Kaggle may show it late."""
     LANDING = "landing"
     """An unclear push to show up, or to stay away for long enough."""
     BACKOFF = "backoff"
@@ -243,11 +247,12 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again at ``until`` (seconds since the epoch)."""
+    """Look again at ``until`` (seconds since the epoch); given up at ``deadline``, where that is known."""
 
     until: float
     why: Why
     message: str = ""
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

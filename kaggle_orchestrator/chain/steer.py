@@ -107,6 +107,10 @@ class Chain:
         """Go on at another address of the same Kaggle: a local one that was started again."""
         self._kaggle = kaggle
 
+    def pulled(self, attempt: Attempt) -> None:
+        """Its output is here, verified: a one-off may be pushed anew."""
+        self.book.put(replace(attempt, pulled_at=self._clock.now()), "pulled")
+
     def drive(self, on_event: Callable[[Event], None] = _quiet) -> Finish | Fail | Stop:
         """Go on until the target is reached, a person is needed, or somebody stopped it.
 

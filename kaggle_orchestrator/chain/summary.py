@@ -80,7 +80,7 @@ def _standing(observation: Observation, action: Action) -> Standing:
         case Wait(why=Why.SESSION):
             return Standing(ChainStatus.RUNNING, waiting_for=Why.SESSION, next_at=_expected(observation.open[0]))
         case Wait():
-            return Standing(ChainStatus.WAITING, action.message or None, action.why, action.until)
+            return Standing(ChainStatus.WAITING, action.message or None, action.why, action.deadline or action.until)
         case _:
             assert_never(action)
 

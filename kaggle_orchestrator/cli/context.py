@@ -74,20 +74,36 @@ def connect(local: bool, experiments: Sequence[Experiment] = (), *, policy: "Pol
     Raises:
         CredentialsError: There are no credentials for it.
         LocalKaggleError: The local Kaggle doesn't start.
-        UsageError: ``KGO_ENDPOINT`` or a ``[local]`` path is wrong.
+        UsageError: ``KGO_ENDPOINT``, ``KGO_HOME`` or a ``[local]`` path is wrong.
     """
     from kaggle_orchestrator import client
 
     endpoint = os.environ.get("KGO_ENDPOINT") or None
     if local:
-        from kaggle_orchestrator.localkaggle import background
-
-        endpoint = background.ensure(home()).url
+        endpoint = local_endpoint()
     kaggle = client.connect(endpoint, policy=policy)
     if experiments and local_root(kaggle.endpoint) is not None:
         for experiment in experiments:
             _settle_in(kaggle, experiment)
     return kaggle
+
+
+def local_endpoint() -> str:
+    """Address of the local Kaggle of kgo's home, started when needed.
+
+    Raises:
+        LocalKaggleError: It doesn't start.
+        UsageError: kgo's home can't be used.
+    """
+    from kaggle_orchestrator.localkaggle import background
+
+    try:
+        return background.ensure(home()).url
+    except OSError as error:
+        raise UsageError(
+            f"kgo's home {home()} can't be used: {error.strerror or error}.",
+            hint="The local Kaggle lives there. KGO_HOME names another folder, one that can be written.",
+        ) from error
 
 
 def local_root(url: str) -> str | None:

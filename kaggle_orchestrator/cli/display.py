@@ -1,8 +1,17 @@
-"""The progress display of ``kgo run``: lines on stderr; on a terminal also one live line a chain, below them."""
+"""What people read: the progress of ``kgo run`` on stderr (on a terminal also a live line a chain), lines on stdout.
 
+A display that can't be written to (a full disk, a terminal that went) is dropped: it never stops a chain.
+"""
+
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+import click
 
 from kaggle_orchestrator.chain.events import Adopted, Ended, Event, Pushed, StatusSeen, Waiting
 from kaggle_orchestrator.chain.model import Attempt, Why
@@ -10,6 +19,28 @@ from kaggle_orchestrator.cli import words
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
+
+
+_PLAIN = str.maketrans({"→": "->", "…": "...", "×": "x"})
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """A line for a person; what the stream's encoding lacks is replaced."""
+    encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+    click.echo(text, err=err)
+
+
+@contextmanager
+def _dropped() -> Iterator[None]:
+    """Once stderr fails it is given up, so that neither later words nor the interpreter's end fail on it."""
+    try:
+        yield
+    except (OSError, ValueError):  # ValueError: closed
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # it stays
 
 
 class Display:
@@ -34,11 +65,12 @@ class Display:
 
     def say(self, slug: str, text: str) -> None:
         """Show a line; of a longer text each line is told apart from others'."""
-        for line in text.splitlines():
-            self._write(f"kgo: {slug}: {line}" if self._several else f"kgo: {line}")
+        with _dropped():
+            for line in text.splitlines():
+                self._write(f"kgo: {slug}: {line}" if self._several else f"kgo: {line}")
 
     def _write(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        echo(line, err=True)
 
 
 class LiveDisplay(Display):
@@ -64,17 +96,23 @@ class LiveDisplay(Display):
         }
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        with _dropped():
+            self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        with _dropped():
+            self._progress.stop()
 
     def event(self, slug: str, event: Event) -> None:
         """Show an event: its line, and what it changes below."""
         super().event(slug, event)
+        with _dropped():
+            self._below(slug, event)
+
+    def _below(self, slug: str, event: Event) -> None:
         match event:
             case Pushed(attempt) | Adopted(attempt):
                 self._now(slug, attempt, f"leg {attempt.leg}: queued")
@@ -102,4 +140,5 @@ class LiveDisplay(Display):
 
 def display_for(slugs: tuple[str, ...]) -> Display:
     """The live one on a terminal, plain lines elsewhere."""
-    return LiveDisplay(slugs) if sys.stderr.isatty() else Display(slugs)
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: it was closed before we came
+    return LiveDisplay(slugs) if on_terminal else Display(slugs)

@@ -26,15 +26,19 @@ def exit_code(error: KgoError) -> int:
 
 def report(error: KgoError) -> int:
     """Print an error to stderr; returns its exit code."""
-    print(f"kgo: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"     {error.hint}", file=sys.stderr)
+    _say(f"kgo: {error.message}" + (f"\n     {error.hint}" if error.hint else ""))
     return exit_code(error)
 
 
 def report_system(error: OSError) -> int:
     """Print what the operating system refused, where no layer below had better words; returns the exit code."""
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-    with suppress(OSError):  # a full disk may be what stderr goes to
-        print(f"kgo: {where}{error.strerror or error}", file=sys.stderr, flush=True)
+    _say(f"kgo: {where}{error.strerror or error}")
     return EXIT_FAILED
+
+
+def _say(text: str) -> None:
+    if sys.stderr is None:  # closed by the caller
+        return
+    with suppress(OSError):  # a full disk may be what stderr goes to
+        print(text, file=sys.stderr, flush=True)

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from kaggle_orchestrator.chain import Attempt
+from kaggle_orchestrator.cli.display import echo
 from kaggle_orchestrator.experiment import Experiment
 from kaggle_orchestrator.models import KernelRef
 
@@ -39,7 +38,8 @@ def pull_attempt(
     from kaggle_orchestrator.pull import pull
 
     assert attempt.version is not None
-    token = attempt.token if attempt.result is not None else None
+    # A result that came by the log names no outputs, and its file may never come.
+    token = attempt.token if attempt.result is not None and attempt.result.outputs else None
     where = folder or experiment.root / experiment.pull.dir
     return pull(kaggle, ref, attempt.version, where, patterns or experiment.pull.patterns, token)
 
@@ -58,4 +58,4 @@ def artifact_documents(pulled: "Pulled | None") -> list[dict[str, Any]]:
 def print_artifacts(pulled: "Pulled") -> None:
     """One line a file on stdout, as ``sha256sum`` writes them."""
     for artifact in pulled.artifacts:
-        click.echo(f"{artifact.sha256}  {artifact.path}")
+        echo(f"{artifact.sha256}  {artifact.path}")

@@ -82,6 +82,8 @@ def _not_now(wait: Wait) -> ChainLive | KaggleError:
     match wait.why:
         case Why.SESSION:
             return ChainLive("A session of this chain is still running.", hint="`kgo status` shows it.")
+        case Why.RESULT:
+            return ChainLive(wait.message, hint="`kgo run` waits for it.")
         case Why.LANDING:
             return ChainLive(
                 wait.message or "The last push got no clear answer, and it isn't repeated while it may have landed.",

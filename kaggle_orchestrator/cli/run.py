@@ -1,17 +1,20 @@
 """``kgo run``: drive chains to their target, then pull what they made."""
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from types import FrameType
+from typing import TYPE_CHECKING, Never, assert_never
 
 import click
 
 from kaggle_orchestrator.chain import Chain, Fail, Finish, Options, Push, Refuse, Stop, Wait, Why
 from kaggle_orchestrator.chain.summary import SCHEMA, chain_document
 from kaggle_orchestrator.cli import EXIT_INTERRUPTED
-from kaggle_orchestrator.cli.context import connect, home, local_option, steered, steering_options
+from kaggle_orchestrator.cli.context import connect, local_endpoint, local_option, steered, steering_options
 from kaggle_orchestrator.cli.display import Display, display_for
 from kaggle_orchestrator.cli.failure import EXIT_FAILED, EXIT_IN_PROGRESS, EXIT_PERSON, EXIT_USAGE, exit_code
 from kaggle_orchestrator.cli.options import json_option, print_json
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
 
 LOCAL_NAP_S = 20.0
 """A local Kaggle goes when nothing asks it for a minute; it's looked after more often than that."""
+EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: how a CI cancels. The same goodbye as to Ctrl-C."""
 
 
 @dataclass(slots=True)
@@ -78,11 +86,14 @@ def command(
     Exits 0 when the target is reached (with --once also while under way), 3 when a person is needed.
     """
     experiments = [load(path) for path in exps or (Path(),)]
-    options = Options(fresh=not once, accept_changes=accept_changes, new=new, retry=retry, take_over=take_over)
+    options = Options(
+        fresh=not once, collect=True, accept_changes=accept_changes, new=new, retry=retry, take_over=take_over
+    )
     drives: list[Drive] = []
     try:
-        kaggle = connect(local, experiments)
         with ExitStack() as stack:
+            stack.enter_context(_terminable())
+            kaggle = connect(local, experiments)
             drives += [Drive(e, stack.enter_context(steered(e, kaggle, options))) for e in experiments]
             display = stack.enter_context(display_for(tuple(d.slug for d in drives)))
             if once:
@@ -90,10 +101,27 @@ def command(
             else:
                 kaggle = _drive(drives, kaggle, display, local)
             _print(drives, kaggle, as_json)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         _say_interrupted(drives)
-        ctx.exit(EXIT_INTERRUPTED)
+        ctx.exit(EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED)
     ctx.exit(worst(d.code or 0 for d in drives))
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM raises here, like SIGINT; Python lets only the main thread say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(_: int, __: FrameType | None) -> Never:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def worst(codes: Iterable[int]) -> int:
@@ -125,9 +153,7 @@ def _drive(drives: list[Drive], kaggle: "Kaggle", display: Display, local: bool)
 
 def _still_there(drives: list[Drive], kaggle: "Kaggle") -> "Kaggle":
     """The local Kaggle, started again if it went while every chain was waiting."""
-    from kaggle_orchestrator.localkaggle import background
-
-    if background.ensure(home()).url == kaggle.endpoint:
+    if local_endpoint() == kaggle.endpoint:
         return kaggle
     again = connect(True, [d.experiment for d in drives])
     for drive in drives:
@@ -158,21 +184,31 @@ def _look(drive: Drive, kaggle: "Kaggle", display: Display) -> None:
             case _:
                 assert_never(action)
     except KgoError as error:
-        display.say(drive.slug, error.message)
-        if error.hint:
-            display.say(drive.slug, error.hint)
-        drive.code = exit_code(error)
+        _failed(drive, error, display)
 
 
 def _finish(drive: Drive, action: Finish, kaggle: "Kaggle", display: Display) -> None:
     attempt = action.attempt
     ref = drive.chain.book.ref(attempt)
     display.say(drive.slug, f"Target reached in leg {attempt.leg}; pulling {ref} v{attempt.version}")
-    drive.pulled = pull_attempt(kaggle, drive.experiment, ref, attempt)
+    try:
+        drive.pulled = pull_attempt(kaggle, drive.experiment, ref, attempt)
+    except KgoError as error:
+        _failed(drive, error, display)
+        display.say(drive.slug, "The training is done and safe at Kaggle: `kgo pull` or `kgo run` pulls it again.")
+        return
+    drive.chain.pulled(attempt)
     drive.code = 0
     unverified = len(drive.pulled.unverified)
     verified = f"{len(drive.pulled.artifacts) - unverified} files pulled and verified by sha256"
     display.say(drive.slug, verified + (f", {unverified} without a recorded sha256" if unverified else ""))
+
+
+def _failed(drive: Drive, error: KgoError, display: Display) -> None:
+    display.say(drive.slug, error.message)
+    if error.hint:
+        display.say(drive.slug, error.hint)
+    drive.code = exit_code(error)
 
 
 def _say_interrupted(drives: list[Drive]) -> None:

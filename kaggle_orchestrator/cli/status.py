@@ -8,6 +8,7 @@ import click
 from kaggle_orchestrator.chain.summary import SCHEMA, chain_document, quota_document
 from kaggle_orchestrator.cli import words
 from kaggle_orchestrator.cli.context import known, local_option, offline, try_connect
+from kaggle_orchestrator.cli.display import echo
 from kaggle_orchestrator.cli.options import json_option, print_json
 from kaggle_orchestrator.clock import SystemClock
 from kaggle_orchestrator.experiment import load
@@ -43,13 +44,13 @@ def command(exps: tuple[Path, ...], local: bool, as_json: bool) -> None:
         return
     for chain in chains:
         for line in lines(chain, now):
-            click.echo(line)
+            echo(line)
     if quota is not None and quota.total_s:
-        click.echo(f"GPU quota: {quota.free_s / 3600:.1f} of {quota.total_s / 3600:.1f} h free")
+        echo(f"GPU quota: {quota.free_s / 3600:.1f} of {quota.total_s / 3600:.1f} h free")
 
 
 def _say(text: str) -> None:
-    click.echo(f"kgo: {text}", err=True)
+    echo(f"kgo: {text}", err=True)
 
 
 def lines(chain: dict[str, Any], now: float) -> list[str]:

@@ -21,6 +21,7 @@ from kaggle_orchestrator.protocol import Outcome
 
 WAITS = {
     Why.SESSION: "the session",
+    Why.RESULT: "the result",
     Why.LANDING: "an unclear push to show up",
     Why.BACKOFF: "the next try",
     Why.SESSION_CAP: "a free session",
@@ -58,8 +59,8 @@ def line(event: Event) -> str | None:
 def waiting(wait: Wait) -> str:
     """What is waited for, and until when."""
     text = f"Waiting for {WAITS[wait.why]}"
-    if wait.why in (Why.BACKOFF, Why.QUOTA):
-        text += f" until {clock_time(wait.until)}"
+    if wait.deadline is not None or wait.why in (Why.BACKOFF, Why.QUOTA):
+        text += f" until {clock_time(wait.deadline or wait.until)}"
     return f"{text}. {wait.message}".rstrip() if wait.message else text
 
 

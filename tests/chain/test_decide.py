@@ -6,6 +6,7 @@ import pytest
 
 from kaggle_orchestrator.chain.budget import RULES, Turn
 from kaggle_orchestrator.chain.decide import ABSENT_S, decide, next_refresh
+from kaggle_orchestrator.chain.judge import OUTPUT_S
 from kaggle_orchestrator.chain.model import Bound, Fail, Finish, Observation, Park, Push, Refuse, Stop, Wait, Why
 from kaggle_orchestrator.chain.pair import Half
 from kaggle_orchestrator.models import Quota, SessionStatus
@@ -137,6 +138,22 @@ def test_faults_are_retried_with_growing_waits_and_then_need_a_person(outcome: O
     fail = failed(observation(*attempts))
     assert (fail.bound, fail.outcome) == (Bound.RETRIES, outcome)
     assert "4 times" in fail.message
+
+
+def test_one_failure_without_retries_is_told_as_one() -> None:
+    message = failed(observation(ended(1, Outcome.KILLED), policy=ONE_OFF)).message
+    assert message.startswith("Attempt 1 of leg 1 ended as killed")
+
+
+def test_a_late_result_is_waited_for_by_name_and_with_an_end() -> None:
+    late = replace(live(), running_since=NOW - 900, status=SessionStatus.COMPLETE, terminal_since=NOW - 10)
+    wait = waited(observation(late))
+    deadline = NOW - 10 + OUTPUT_S
+    assert (wait.why, wait.deadline) == (Why.RESULT, deadline)
+    assert "COMPLETE" in wait.message
+    assert NOW < wait.until <= deadline
+    # The look that settles it isn't slept through.
+    assert waited(observation(late), deadline - 0.5).until == deadline
 
 
 def test_the_four_kinds_of_fault_share_one_budget() -> None:

@@ -95,12 +95,45 @@ def test_the_newest_generation_counts(path: Path) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.text())
 def test_any_text_survives(text: str) -> None:
-    # Lone surrogates can't be stored; nothing that comes over the wire has them.
     text = text.encode("utf-8", "replace").decode()
     with TemporaryDirectory() as folder, Journal(Path(folder) / "journal.db") as journal:
         chain = journal.save_chain(RECORD, NOW, "begun")
         journal.save_attempt(chain, replace(ended(), message=text), NOW, "ended", text)
         assert journal.attempts(chain)[0].message == journal.history(chain)[1].detail == text
+
+
+def test_a_lone_surrogate_is_no_damage(path: Path) -> None:
+    odd = "caf\udce9.py"
+    attempt = ended(step=100)
+    assert attempt.result is not None
+    attempt = replace(attempt, message=odd, result=replace(attempt.result, message=odd))
+    record = replace(RECORD, files={odd: "abc"}, key=replace(KEY, endpoint=f"local:/{odd}"))
+    with Journal(path) as journal:
+        chain = journal.save_chain(record, NOW, "begun")
+        journal.save_attempt(chain, attempt, NOW, "ended", odd)
+    with Journal(path) as journal:
+        found = journal.chain(record.key)
+        assert found is not None
+        assert found.files == record.files
+        (read,) = journal.attempts(chain)
+        assert read.message == "caf\\udce9.py"
+        assert read.result == attempt.result
+
+
+def test_one_of_the_first_schema_is_upgraded_with_all_that_it_holds(path: Path) -> None:
+    with Journal(path) as journal:
+        chain = journal.save_chain(RECORD, NOW, "begun")
+        journal.save_attempt(chain, ended(), NOW, "ended")
+    with sqlite3.connect(path) as db:
+        db.execute("ALTER TABLE attempts DROP COLUMN pulled_at")
+        db.execute("PRAGMA user_version = 1")
+    with Journal(path) as journal:
+        assert journal.attempts(chain) == (ended(),)
+        pulled = replace(ended(), pulled_at=NOW)
+        journal.save_attempt(chain, pulled, NOW, "pulled")
+    with Journal(path) as journal:
+        assert journal.attempts(chain) == (pulled,)
+        assert journal._db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA
 
 
 def test_git_is_told_to_pass_it_over(path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from kaggle_orchestrator.chain.judge import OUTPUT_S, OVERDUE_S, SILENT_S, STALE_S, look
+from kaggle_orchestrator.chain.judge import OUTPUT_S, OVERDUE_S, SILENT_S, STALE_S, look, result_due
 from kaggle_orchestrator.chain.model import Attempt, Phase
 from kaggle_orchestrator.chain.pair import Half
 from kaggle_orchestrator.errors import NotAccessible, Unavailable
@@ -125,6 +125,31 @@ def test_the_last_log_line_does_when_the_outputs_were_dropped() -> None:
 def test_only_a_final_result_with_the_right_token_counts(wrong: LegResult) -> None:
     assert judged(Said(SessionStatus.ERROR, leg=wrong), after_s=60).outcome is Outcome.KILLED
     assert judged(Said(SessionStatus.ERROR, log=[*LOG, wrong.log_line()]), after_s=60).outcome is Outcome.KILLED
+
+
+def test_a_target_told_of_by_the_log_doesnt_wait_for_the_result_file() -> None:
+    done = with_outputs(result(ATTEMPT, Outcome.DONE, 100))
+    log = [*LOG, done.log_line()]
+    assert judged(Said(SessionStatus.COMPLETE, log=log, files=["final/model.pt"])).outcome is Outcome.DONE
+    # With nothing listed at all the listing is late, or the output was dropped.
+    assert judged(Said(SessionStatus.COMPLETE, log=log)).phase is Phase.LIVE
+    assert judged(Said(SessionStatus.COMPLETE, log=log), after_s=OUTPUT_S).outcome is Outcome.OUTPUT_LOST
+
+
+def test_a_gain_told_of_by_the_log_needs_its_checkpoint_only() -> None:
+    log, manifest = [*LOG, GOOD.log_line()], "checkpoints/step-00000100/manifest.json"
+    assert judged(Said(SessionStatus.COMPLETE, log=log, files=[manifest])).outcome is Outcome.CONTINUE
+    assert judged(Said(SessionStatus.COMPLETE, log=log, files=["final/model.pt"])).phase is Phase.LIVE
+
+
+def test_it_says_until_when_a_result_is_waited_for() -> None:
+    assert result_due(ATTEMPT) is None
+    for said in (Said(SessionStatus.COMPLETE), Said(SessionStatus.ERROR, log=())):
+        late = judged(said)
+        due = result_due(late)
+        assert due is not None
+        assert judged(said, late, after_s=due - NOW - 1).phase is Phase.LIVE
+        assert judged(said, late, after_s=due - NOW).phase is Phase.ENDED
 
 
 def test_a_gain_needs_its_files_for_ten_minutes() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kaggle_orchestrator.chain.judge import OUTPUT_S
 from kaggle_orchestrator.chain.model import Observation, Park, Why
 from kaggle_orchestrator.chain.pair import Half
 from kaggle_orchestrator.chain.summary import ChainStatus, chain_document, quota_document, standing
@@ -105,6 +106,9 @@ def test_each_status() -> None:
     assert cases.keys() == set(ChainStatus)
     for status, seen in cases.items():
         assert [standing(o, now).status for o in seen] == [status] * len(seen)
+    late = replace(live(), status=SessionStatus.COMPLETE, terminal_since=now)
+    assert standing(observation(late), now).waiting_for is Why.RESULT
+    assert standing(observation(late), now).next_at == now + OUTPUT_S
     assert standing(parked, now).waiting_for is Why.QUOTA
     assert standing(parked, now).next_at == now + 60
 

@@ -153,22 +153,89 @@ def test_pull_fetches_a_leg_or_any_kernel(kgo: Kgo, tmp_path: Path) -> None:
     assert kgo("pull", "me/no-such-kernel").exit_code == 1
 
 
-def test_interrupting_run_leaves_the_session_running(kgo: Kgo) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupting_run_leaves_the_session_running(kgo: Kgo, number: signal.Signals, code: int) -> None:
     root = kgo.experiment(params="steps = 30, step_s = 0.1")
     process = kgo.process("run", root)
     until = time.monotonic() + 60
     while not any(s.status is SessionStatus.RUNNING for s in kgo.sessions(root)) and time.monotonic() < until:
         time.sleep(0.05)
     time.sleep(0.3)  # so that the push's answer is in
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130, stderr
+    assert process.returncode == code, stderr
     assert stdout == ""
     assert "goes on running" in stderr
     assert "Traceback" not in stderr
     assert [s.status for s in kgo.sessions(root)] == [SessionStatus.RUNNING]
     assert kgo("run", root).exit_code == 0
     assert len(kgo.sessions(root)) == 1
+
+
+def test_a_one_off_whose_pull_failed_is_pulled_and_not_trained_again(kgo: Kgo) -> None:
+    root = kgo.experiment(chain=None)
+    (root / "outputs").write_text("a file where the folder should be")
+    for _ in range(2):
+        failed = kgo("run", root)
+        assert failed.exit_code == 1, failed.output
+        assert "`kgo pull`" in failed.stderr
+        assert len(kgo.sessions(root)) == 1
+    (root / "outputs").unlink()
+    assert kgo("run", root).exit_code == 0
+    assert (root / "outputs/final/state.txt").read_text() == state_after(30)
+    assert len(kgo.sessions(root)) == 1
+    # Its output is here: who calls again wants it trained anew.
+    assert kgo("run", root).exit_code == 0
+    assert len(kgo.sessions(root)) == 2
+
+
+def test_a_one_off_that_wasnt_pulled_is_trained_anew_when_pushed_or_edited(kgo: Kgo) -> None:
+    root = kgo.experiment(chain=None)
+    (root / "outputs").write_text("a file where the folder should be")
+    assert kgo("run", root).exit_code == 1
+    (root / "train.py").write_text((root / "train.py").read_text() + "# edited\n")
+    assert kgo("run", root).exit_code == 1
+    assert len(kgo.sessions(root)) == 2
+    assert kgo("push", root).exit_code == 0
+    assert len(kgo.sessions(root)) == 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+def test_a_display_that_cant_be_written_doesnt_stop_a_chain(kgo: Kgo, stderr: str) -> None:
+    root = kgo.experiment()
+    command = ["sh", "-c", f'"$0" "$@" {stderr}', str(Path(sys.executable).with_name("kgo")), "run", str(root)]
+    ran = subprocess.run(command, env=kgo.environ, stdout=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert ran.returncode == 0
+    assert "final/state.txt" in ran.stdout
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_status_on_a_terminal_that_knows_few_letters(kgo: Kgo, encoding: str) -> None:
+    root = kgo.experiment()
+    assert kgo("run", root).exit_code == 0
+    shown = subprocess.run(
+        [Path(sys.executable).with_name("kgo"), "status", root],
+        env=kgo.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert b"-> 30" in shown.stdout
+
+
+@pytest.mark.parametrize("home", ["a file", "/proc/kgo"])
+def test_a_home_that_cant_be_used_is_told(kgo: Kgo, home: str) -> None:
+    root = kgo.experiment()
+    if home == "a file":
+        (kgo.folder / "file").write_text("")
+        home = str(kgo.folder / "file")
+    for command in ("run", "push", "status", "pull"):
+        refused = kgo(command, root, KGO_HOME=home)
+        assert refused.exit_code == 2, refused.output
+        assert f"kgo's home {home} can't be used" in refused.stderr
+        assert "KGO_HOME" in refused.stderr
 
 
 def test_on_a_terminal_run_shows_lines_and_leaves_it_as_it_was(kgo: Kgo) -> None:

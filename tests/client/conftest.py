@@ -1,4 +1,4 @@
-"""A scripted server, a client on it that never really waits, and one local Kaggle for all tests of a process."""
+"""A scripted server, and clients that never really wait: for it, and for one that is gone."""
 
 import random
 from collections.abc import Iterator
@@ -46,9 +46,14 @@ def ticking(server: FaultyServer, tmp_path: Path) -> Iterator[Kaggle]:
 
 
 @pytest.fixture
-def nobody(clock: FakeClock, tmp_path: Path) -> Iterator[Kaggle]:
+def gone() -> str:
+    """An address at which nobody answers any more."""
+    with FaultyServer() as server:
+        return server.url
+
+
+@pytest.fixture
+def nobody(gone: str, clock: FakeClock, tmp_path: Path) -> Iterator[Kaggle]:
     """A client whose server has gone."""
-    with FaultyServer() as gone:
-        url = gone.url
-    with connect(url, environ={"HOME": str(tmp_path)}, policy=QUICK, clock=clock) as kaggle:
+    with connect(gone, environ={"HOME": str(tmp_path)}, policy=QUICK, clock=clock) as kaggle:
         yield kaggle

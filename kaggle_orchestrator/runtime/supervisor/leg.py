@@ -19,9 +19,9 @@ from kaggle_orchestrator.runtime.supervisor.environment import session_environme
 from kaggle_orchestrator.runtime.supervisor.loadcheck import LoadCheck
 from kaggle_orchestrator.runtime.supervisor.log import Log
 from kaggle_orchestrator.runtime.supervisor.memory import oom_kills
-from kaggle_orchestrator.runtime.supervisor.outputs import Outputs, bytes_below, sweep
+from kaggle_orchestrator.runtime.supervisor.outputs import Outputs, bytes_below, reclaim, sweep
 from kaggle_orchestrator.runtime.supervisor.places import Places
-from kaggle_orchestrator.runtime.supervisor.plainscript import Wrapper, bring_back, drop_resume, is_wrapped
+from kaggle_orchestrator.runtime.supervisor.plainscript import Wrapper, bring_back, drop_resume, is_wrapped, links
 from kaggle_orchestrator.runtime.supervisor.process import Training
 from kaggle_orchestrator.runtime.supervisor.report import Report
 from kaggle_orchestrator.runtime.supervisor.restore import restore
@@ -195,7 +195,11 @@ class Leg:
             training.close()
         ended = time.time()
         self._share_out(watch, ended - began)
+        misuse = reclaim(places.working)
         facts = self._facts(watch, code, (oom_kills() or 0) - kills_before)
+        if misuse:
+            self.log.say(misuse)
+            return Verdict(Outcome.USER_ERROR, "working folder", misuse)
         verdict = self._check_loading(judge(facts))
         self.report.buckets["verify"] = time.time() - ended
         return verdict
@@ -225,6 +229,12 @@ class Leg:
                 self._wrapper.look(last=True, whole=watch.whole)
             except OSError as error:
                 self.log.say(f"the last checkpoint can't be kept: {error.strerror or error}")
+            if linked := links(self.places.working, self.plan.paths):
+                self.log.say(
+                    f"links out of the working folder aren't followed: no checkpoint holds {', '.join(linked)}"
+                )
+            if self._wrapper.removed:
+                self.log.say("training removed kgo's copies of its checkpoints")
         self._settle()
         newest = self.outputs.newest
         stdout, stderr = self.log.tail()
@@ -236,7 +246,7 @@ class Leg:
             progress=watch.progress,
             step_start=self.report.step_start,
             step_end=newest.step if newest else None,
-            done_file=(self.places.working / self.plan.done).exists() if self.plan.done else None,
+            done_file=os.access(self.places.working / self.plan.done, os.F_OK) if self.plan.done else None,
             near_deadline=watch.near_deadline,
             oom_kills=kills,
             disk_free=free,
@@ -273,6 +283,7 @@ class Leg:
         """Write the result; the exit code follows from what is in the output, not from what was meant."""
         began = time.time()
         self._settle()
+        self.report.make_way()
         self.outputs.digest(self.limits.report_by)
         for note in self.outputs.notes:
             self.log.say(note)

@@ -181,7 +181,8 @@ class Outputs:
         self.digests = dict(sorted(self.digests.items()))
 
     def _files(self) -> list[str]:
-        found, nameless = [], []
+        found: list[str] = []
+        nameless: list[str] = []
         for here, _, names in os.walk(self.working):
             for name in names:
                 path = Path(here, name)

@@ -36,17 +36,18 @@ RESUME = "{resume}"
 
 
 def matching(working: Path, globs: Sequence[str]) -> dict[str, Path]:
-    """The script's files that match, by POSIX path; our own folders and links are passed over."""
-    found = {}
-    for path, file in _named(working, globs):
-        if file.is_file() and not file.is_symlink():
-            found[path] = file
+    """The script's files that match, by POSIX path; our own folders and links that lead out are passed over."""
+    found = {path: file for path, file in _named(working, globs) if file.is_file() and not _leads_out(file, working)}
     return dict(sorted(found.items()))
 
 
 def links(working: Path, globs: Sequence[str]) -> list[str]:
-    """The links that match; what they lead to may be anyone's, so they are in no checkpoint."""
-    return sorted(path for path, file in _named(working, globs) if file.is_symlink())
+    """The links that match and lead out of the working folder; what is there may be anyone's: no checkpoint has it."""
+    return sorted(path for path, file in _named(working, globs) if _leads_out(file, working))
+
+
+def _leads_out(file: Path, working: Path) -> bool:
+    return file.is_symlink() and not file.resolve().is_relative_to(working.resolve())
 
 
 def _named(working: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -57,15 +58,16 @@ def _named(working: Path, globs: Sequence[str]) -> Iterator[tuple[str, Path]]:
         folders[:] = [f for f in folders if not _is_ours(Path(here, f))]
         for name in names:
             path = (inside / name).as_posix()
-            if is_text(path) and matches(path, globs):
-                yield path, Path(here, name)
+            file = Path(here, name)
+            if is_text(path) and matches(path, globs) and os.access(file.parent, os.X_OK):  # else nobody can look at it
+                yield path, file
 
 
 def _is_ours(folder: Path) -> bool:
     """Whether a folder is a checkpoint, or becoming one."""
     if checkpoint_step(folder.name.removesuffix(".tmp")) is None:
         return False
-    return folder.name.endswith(".tmp") or (folder / MANIFEST).exists()
+    return folder.name.endswith(".tmp") or os.access(folder / MANIFEST, os.F_OK)
 
 
 def is_match(file: Path, working: Path, globs: Sequence[str]) -> bool:

@@ -55,7 +55,10 @@ print(json.dumps({"gpus": found, "torch": torch.__version__, "cuda": torch.versi
 
 
 def folders(root: Path, depth: int | None = SEARCH_DEPTH, within_s: float = SEARCH_S) -> Iterator[Path]:
-    """Folders below ``root``, the shallow ones first, as far as time allows; links are followed, each folder once."""
+    """Folders below ``root``, the shallow ones first, as far as time allows.
+
+    Links are followed, but what is below a folder is seen once, under whatever name it is found first.
+    """
     give_up, level, seen, down = time.monotonic() + within_s, [root], set(), 0
     while level and down != depth:
         down += 1

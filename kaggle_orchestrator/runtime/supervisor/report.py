@@ -69,16 +69,22 @@ class Report:
         """Move aside what training left where the result goes; to be called once training has ended."""
         result = self.working / LEG_RESULT
         ours = result.parent
-        for path, blocked, aside in (
-            (ours, os.path.lexists(ours) and (ours.is_symlink() or not ours.is_dir()), f"{ours.name}-moved-aside"),
-            (result, result.is_dir() and not result.is_symlink(), f"{result.name}.moved-aside"),
-        ):
-            if blocked:
-                target, number = path.with_name(aside), 2
-                while os.path.lexists(target):
-                    target, number = path.with_name(f"{aside}-{number}"), number + 1
-                path.rename(target)
-                self.log.say(f"{path.name} is kgo's own: training's is now {target.relative_to(self.working)}")
+        try:
+            if ours.is_symlink() or (ours.exists() and not ours.is_dir()):
+                self._move_aside(ours, f"{ours.name}-moved-aside")
+            if result.is_dir() and not result.is_symlink():
+                self._move_aside(result, f"{result.name}.moved-aside")
+        except OSError as error:
+            self.log.say(f"what is in the way of {LEG_RESULT} can't be moved: {error.strerror or error}")
+
+    def _move_aside(self, path: Path, name: str) -> None:
+        target, number = path.with_name(name), 1
+        while target.exists() or target.is_symlink():
+            number += 1
+            target = path.with_name(f"{name}-{number}")
+        path.rename(target)
+        was, now = (p.relative_to(self.working).as_posix() for p in (path, target))
+        self.log.say(f"{was} is kgo's: what training left there was moved aside to {now}")
 
     def running(self, checkpoint: Checkpoint | None = None, progress: Progress | None = None) -> None:
         """Write that the attempt is under way; a disk that is full is training's trouble first, so it's only said."""
@@ -122,10 +128,7 @@ class Report:
                 ended_at=self.now(),
             )
 
-        try:
-            self.make_way()
-        except OSError as error:
-            self.log.say(f"{LEG_RESULT} is in the way of itself")
+        self.make_way()
         result = build()
         try:
             try:
