@@ -12,5 +12,5 @@ from kaggle_orchestrator.localkaggle.address import LocalServer
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     """Started once for each pytest process."""
     home = tmp_path_factory.mktemp("home")
-    yield background.ensure(home)
+    yield background.ensure(home, idle_s=1800)  # others may take their time between two tests that need it
     background.stop(home)

@@ -51,7 +51,10 @@ def line(event: Event) -> str | None:
         case Rebuilt(attempts):
             return f"No journal: {attempts} attempt{'s' if attempts > 1 else ''} read back from Kaggle"
         case Accepted(changed):
-            return f"Going on with changes ({', '.join(changed)}): exactness isn't claimed across them"
+            return (
+                f"Going on with changes ({', '.join(changed)}): exactness isn't claimed across them. Tracked objects are "
+                "restored as saved: an optimizer's learning rate stays what it was unless the code sets it after that"
+            )
         case _:
             assert_never(event)
 

@@ -23,7 +23,7 @@ from tests.chain.local import TOY, new_slug
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     home = tmp_path_factory.mktemp("home")
-    yield background.ensure(home)
+    yield background.ensure(home, idle_s=1800)  # others may take their time between two tests that need it
     background.stop(home)
 
 

@@ -52,7 +52,7 @@ def unboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     world = World(background.root_of(home))
     world.set_fact("knobs", {"box": "off"})
     world.close()
-    server = background.ensure(home)
+    server = background.ensure(home, idle_s=1800)
     health = admin.health(server.url)
     assert (health["box"], health["box_reason"]) == (False, "turned off by a knob")
     yield server

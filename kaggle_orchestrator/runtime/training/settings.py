@@ -112,7 +112,9 @@ class _Toml:
         sources = local.get("sources") if isinstance(local, dict) else None
         return cls(
             params if isinstance(params, dict) else {},
-            {k: file.parent / str(v) for k, v in sources.items()} if isinstance(sources, dict) else {},
+            {k: file.parent / Path(str(v)).expanduser() for k, v in sources.items()}
+            if isinstance(sources, dict)
+            else {},
         )
 
 
