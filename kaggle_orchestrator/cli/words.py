@@ -52,8 +52,8 @@ def line(event: Event) -> str | None:
             return f"No journal: {attempts} attempt{'s' if attempts > 1 else ''} read back from Kaggle"
         case Accepted(changed):
             return (
-                f"Going on with changes ({', '.join(changed)}): exactness isn't claimed across them. Tracked objects are "
-                "restored as saved: an optimizer's learning rate stays what it was unless the code sets it after that"
+                f"Going on with changes ({', '.join(changed)}): exactness isn't claimed across them. Tracked objects "
+                "come back as they were saved, the optimizer's learning rate too, unless the code sets it after that"
             )
         case _:
             assert_never(event)
