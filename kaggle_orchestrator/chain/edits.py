@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kaggle_orchestrator.chain.model import Fingerprint
-from kaggle_orchestrator.experiment import Experiment, code_sha256, collect, config_sha256, file_digests
+from kaggle_orchestrator.experiment import (
+    Experiment,
+    code_sha256,
+    collect,
+    config_sha256,
+    file_digests,
+    training_settings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +40,7 @@ def snapshot(experiment: Experiment) -> Snapshot:
 
 def settings(experiment: Experiment) -> dict[str, str]:
     """The settings that training depends on (those behind ``config_sha256``), by their key in ``kgo.toml``."""
-    kernel, train, checkpoint = experiment.kernel, experiment.train, experiment.checkpoint
-    values: dict[str, object] = {
-        "kernel.accelerator": kernel.accelerator.machine_shape,
-        "kernel.internet": kernel.internet,
-        "kernel.docker_image": kernel.docker_image,
-        "kernel.datasets": kernel.datasets,
-        "kernel.competitions": kernel.competitions,
-        "kernel.models": kernel.models,
-        "kernel.kernels": kernel.kernels,
-        "train.entry": train.entry,
-        "train.args": train.args,
-        "train.launch": train.launch,
-        "checkpoint.paths": checkpoint.paths,
-        "checkpoint.done": checkpoint.done,
-        "checkpoint.deterministic": checkpoint.deterministic,
-    }
-    values |= {f"train.params.{name}": value for name, value in train.params.items()}
-    return {key: json.dumps(value) for key, value in values.items()}
+    return {key: json.dumps(value) for key, value in training_settings(experiment).items()}
 
 
 def changes(pinned: Fingerprint, files: Mapping[str, str], old: Mapping[str, str], now: Snapshot) -> tuple[str, ...]:

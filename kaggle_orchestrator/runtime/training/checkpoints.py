@@ -7,7 +7,6 @@ the manifest, the rename, the parent folder synced; only then are older checkpoi
 import errno
 import fcntl
 import json
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from kaggle_orchestrator.protocol import (
     FileDigest,
     KgoError,
     Manifest,
+    checkpoint_step,
     digest_tree,
     open_checkpoint,
 )
@@ -34,7 +34,6 @@ from kaggle_orchestrator.runtime.training.say import say
 
 DOCUMENT = "run.json"
 """The file that holds steps, epoch, positions and the best value."""
-_STEP = re.compile(r"step-(\d{8,})")
 _TEMPORARY = "tmp-"
 _DAMAGED = "damaged-"
 _LOCK = "lock"
@@ -107,8 +106,8 @@ class Checkpoints:
         """Steps of the checkpoint folders, the newest first."""
         if not self.folder.is_dir():
             return []
-        names = (_STEP.fullmatch(p.name) for p in self.folder.iterdir() if p.is_dir())
-        return sorted((int(match[1]) for match in names if match), reverse=True)
+        found = (checkpoint_step(p.name) for p in self.folder.iterdir() if p.is_dir())
+        return sorted((step for step in found if step is not None), reverse=True)
 
     def has(self, step: int) -> bool:
         """Whether there is a checkpoint of that step."""
