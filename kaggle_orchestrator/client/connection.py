@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kaggle_orchestrator.client.credentials import find_credentials, local_credentials
 from kaggle_orchestrator.client.endpoint import parse_endpoint
@@ -10,6 +11,10 @@ from kaggle_orchestrator.client.kaggle import Kaggle
 from kaggle_orchestrator.client.policy import Policy, Retry
 from kaggle_orchestrator.client.session import open_session
 from kaggle_orchestrator.clock import Clock, SystemClock
+from kaggle_orchestrator.profile import Profile
+
+if TYPE_CHECKING:
+    from requests.adapters import BaseAdapter
 
 
 def connect(
@@ -19,6 +24,8 @@ def connect(
     policy: Policy | None = None,
     clock: Clock | None = None,
     rng: random.Random | None = None,
+    adapter: "BaseAdapter | None" = None,
+    profile: Profile | None = None,
 ) -> Kaggle:
     """A client for Kaggle, or for another address that speaks its API.
 
@@ -31,6 +38,8 @@ def connect(
         policy: Timeouts and tries.
         clock: Waits between tries.
         rng: Jitter.
+        adapter: Takes the network's place: a local Kaggle in the same process.
+        profile: What was measured of that Kaggle.
 
     Raises:
         UsageError: The endpoint is no address.
@@ -45,6 +54,7 @@ def connect(
     from kaggle_orchestrator.client.identity import Identity
     from kaggle_orchestrator.client.transport import Transport
 
-    identity = Identity(credentials, where, policy, clock)
-    transport = Transport(where, identity.auth, policy, clock)
-    return Kaggle(where, transport, identity, open_session(where, policy), retry)
+    identity = Identity(credentials, where, policy, clock, adapter)
+    transport = Transport(where, identity.auth, policy, clock, adapter)
+    files = open_session(where, policy, adapter=adapter)
+    return Kaggle(where, transport, identity, files, retry, profile or Profile())

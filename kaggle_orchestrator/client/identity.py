@@ -9,6 +9,7 @@ from kagglesdk.security.services.oauth_service import OAuthClient
 from kagglesdk.security.types.oauth_service import IntrospectTokenRequest
 from kagglesdk.users.services.account_service import AccountClient
 from kagglesdk.users.types.account_service import ApiVersion, GenerateAccessTokenRequest
+from requests.adapters import BaseAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 
 from kaggle_orchestrator.client import answers
@@ -33,7 +34,14 @@ class Identity:
         auth: Puts them into a request.
     """
 
-    def __init__(self, credentials: Credentials, endpoint: Endpoint, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        endpoint: Endpoint,
+        policy: Policy,
+        clock: Clock,
+        adapter: BaseAdapter | None = None,
+    ) -> None:
         self._credentials = credentials
         self.auth: AuthBase
         match credentials:
@@ -42,7 +50,7 @@ class Identity:
             case LegacyKey():
                 self.auth = HTTPBasicAuth(credentials.username, credentials.key)
             case Login():
-                self.auth = _LoginAuth(credentials, Transport(endpoint, NoAuth(), policy, clock), clock)
+                self.auth = _LoginAuth(credentials, Transport(endpoint, NoAuth(), policy, clock, adapter), clock)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from kaggle_orchestrator.models import (
     Quota,
     StatusReport,
 )
+from kaggle_orchestrator.profile import Profile
 from kaggle_orchestrator.protocol import FileDigest
 
 if TYPE_CHECKING:
@@ -43,10 +44,20 @@ _LARGEST_READ = 64 << 20
 
 
 class Kaggle:
-    """A connection; made by :func:`kaggle_orchestrator.client.connect`, usable from several threads."""
+    """A connection; made by :func:`kaggle_orchestrator.client.connect`, usable from several threads.
+
+    Attributes:
+        profile: What was measured of this Kaggle.
+    """
 
     def __init__(
-        self, endpoint: Endpoint, transport: "Transport", identity: "Identity", files: "requests.Session", retry: Retry
+        self,
+        endpoint: Endpoint,
+        transport: "Transport",
+        identity: "Identity",
+        files: "requests.Session",
+        retry: Retry,
+        profile: Profile = Profile(),  # noqa: B008  # frozen
     ) -> None:
         from kagglesdk.kernels.services.kernels_api_service import KernelsApiClient
 
@@ -55,6 +66,7 @@ class Kaggle:
         self._identity = identity
         self._files = files
         self._retry = retry
+        self.profile = profile
         self._downloader = Downloader(files, retry)
         self._api = KernelsApiClient(transport)
         self._owner: str | None = None

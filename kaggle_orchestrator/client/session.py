@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import requests
-from requests.adapters import HTTPAdapter
+from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.auth import AuthBase
 
 from kaggle_orchestrator import __version__
@@ -61,14 +61,19 @@ class _HideQueries(logging.Filter):
 _HIDE = _HideQueries()
 
 
-def open_session(endpoint: Endpoint, policy: Policy, auth: AuthBase | None = None) -> Session:
-    """A session with the policy's timeouts; ``auth`` None for signed URLs, which get no credentials."""
+def open_session(
+    endpoint: Endpoint, policy: Policy, auth: AuthBase | None = None, adapter: BaseAdapter | None = None
+) -> Session:
+    """A session with the policy's timeouts; ``auth`` None for signed URLs, which get no credentials.
+
+    ``adapter`` takes the network's place: what answers lies in the same process.
+    """
     logging.getLogger("urllib3.connectionpool").addFilter(_HIDE)  # adding it again changes nothing
     session = Session()
     session.auth = auth or NoAuth()
     session.trust_env = not endpoint.loopback
     session.headers["User-Agent"] = f"kaggle-orchestrator/{__version__}"
-    adapter = TimeoutAdapter((policy.connect_s, policy.read_s), policy.connections)
+    adapter = adapter or TimeoutAdapter((policy.connect_s, policy.read_s), policy.connections)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
     return session

@@ -8,6 +8,7 @@ from typing import Any
 import requests
 from kagglesdk.kaggle_env import KaggleEnv
 from kagglesdk.kaggle_http_client import KaggleHttpClient
+from requests.adapters import BaseAdapter
 from requests.auth import AuthBase
 
 from kaggle_orchestrator.client.endpoint import Endpoint
@@ -27,17 +28,21 @@ class _Setup:
     auth: AuthBase
     policy: Policy
     clock: Clock
+    adapter: BaseAdapter | None
 
 
 class Transport(KaggleHttpClient):  # type: ignore[misc]  # the SDK has no types
     """What the SDK's service clients call. They get an :class:`Answer` back instead of the SDK's decoded object."""
 
-    def __init__(self, endpoint: Endpoint, auth: AuthBase, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self, endpoint: Endpoint, auth: AuthBase, policy: Policy, clock: Clock, adapter: BaseAdapter | None = None
+    ) -> None:
         # PROD is the form of the routes (`/v1/…`), whatever the address.
         super().__init__(env=KaggleEnv.PROD)
-        self._setup = _Setup(endpoint, auth, policy, clock)
+        self._setup = _Setup(endpoint, auth, policy, clock, adapter)
         self._endpoint = endpoint.url
-        self._session = open_session(endpoint, policy, auth)  # the SDK doesn't look for credentials when it is there
+        # The SDK doesn't look for credentials when the session is there.
+        self._session = open_session(endpoint, policy, auth, adapter)
         self._session.headers["Content-Type"] = "application/json"
 
     def call(self, service_name: str, request_name: str, request: Any, response_type: Any = None) -> Answer:
@@ -69,7 +74,7 @@ class Transport(KaggleHttpClient):  # type: ignore[misc]  # the SDK has no types
         """
         setup = self._setup
         policy = replace(setup.policy, read_s=setup.policy.push_read_s, connections=1)
-        transport = Transport(setup.endpoint, setup.auth, policy, setup.clock)
+        transport = Transport(setup.endpoint, setup.auth, policy, setup.clock, setup.adapter)
         try:
             yield transport
         finally:

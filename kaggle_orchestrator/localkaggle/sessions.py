@@ -14,11 +14,12 @@ from typing import assert_never
 
 from kaggle_orchestrator.localkaggle import sources, spawn
 from kaggle_orchestrator.localkaggle.faults import Fault, KillSession, take
-from kaggle_orchestrator.localkaggle.knobs import Disposition, Knobs
+from kaggle_orchestrator.localkaggle.knobs import Knobs
 from kaggle_orchestrator.localkaggle.outputs import add_extras, make_read_only, settle_output
 from kaggle_orchestrator.localkaggle.spec import End, Ending, Kill, SessionFolder, Spec, Standing, is_locked
 from kaggle_orchestrator.localkaggle.world import Interpreter, Session, Version, World
 from kaggle_orchestrator.models import SessionStatus
+from kaggle_orchestrator.profile import Disposition
 from kaggle_orchestrator.protocol import Variable
 
 _log = logging.getLogger(__name__)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kaggle_orchestrator.localkaggle.knobs import MountLayout
 from kaggle_orchestrator.localkaggle.spec import Mount, SessionFolder
 from kaggle_orchestrator.localkaggle.wire import is_name
 from kaggle_orchestrator.localkaggle.world import Kernel, Settings, World
 from kaggle_orchestrator.models import KernelRef
+from kaggle_orchestrator.profile import MountLayout
 
 COMPETITIONS = "competitions"
 """Owner of competitions' data among the datasets."""
