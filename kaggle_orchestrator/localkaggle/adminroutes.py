@@ -18,12 +18,12 @@ from starlette.responses import JSONResponse, Response
 from kaggle_orchestrator.errors import UsageError
 from kaggle_orchestrator.localkaggle import datasets
 from kaggle_orchestrator.localkaggle.context import Context
-from kaggle_orchestrator.localkaggle.faults import parse_fault
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name, parse_body
 from kaggle_orchestrator.localkaggle.world import Interpreter
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import KgoError
 
+PREFIX = "/_kgo/"
 HEALTH = "/_kgo/health"
 HEADER = "x-kgo-admin"
 
@@ -99,9 +99,7 @@ async def add_faults(context: Context, fields: Fields) -> dict[str, Any]:
     faults = fields.data.get("faults")
     if not isinstance(faults, list):
         raise UsageError("faults: expected a list")
-    for fault in faults:
-        parse_fault(fault)
-    context.world.add_faults(faults)
+    context.faults.add(faults)
     return {"added": len(faults)}
 
 

@@ -1,22 +1,26 @@
 """The routes: which address answers what; a route that isn't served says so by name (501)."""
 
+import asyncio
 import inspect
 import logging
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, assert_never
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from kaggle_orchestrator.localkaggle import adminroutes, datasets, downloads, kernels
 from kaggle_orchestrator.localkaggle.context import OUTPUT_ROUTE, Call, Context
-from kaggle_orchestrator.localkaggle.faults import RpcFault, take
+from kaggle_orchestrator.localkaggle.failing import App, Cut, Silent, on_lines
+from kaggle_orchestrator.localkaggle.faults import ANY, Body, RpcFault
 from kaggle_orchestrator.localkaggle.identity import user_of_authorization, user_of_token
 from kaggle_orchestrator.localkaggle.push import save_kernel
+from kaggle_orchestrator.localkaggle.throttle import Throttle
 from kaggle_orchestrator.localkaggle.wire import Refusal, parse_body
 
 _log = logging.getLogger(__name__)
@@ -31,7 +35,7 @@ _SERVICES: dict[str, dict[str, kernels.Handler]] = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(context: Context, *, any_host: bool = False) -> Starlette:
+def make_app(context: Context, *, any_host: bool = False) -> App:
     """The whole server as an ASGI application.
 
     Args:
@@ -51,7 +55,7 @@ def make_app(context: Context, *, any_host: bool = False) -> Starlette:
         ]
     everything = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
     routes.append(Route("/{path:path}", guard(_unserved), methods=everything))
-    return Starlette(routes=routes)
+    return on_lines(Starlette(routes=routes))
 
 
 class _Guard:
@@ -62,31 +66,69 @@ class _Guard:
         self._any_host = any_host
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
+        context = self._context
+
         async def guarded(request: Request) -> Response:
             try:
                 if not (_HOST if self._any_host else _LOOPBACK).fullmatch(request.headers.get("host", "")):
                     raise Refusal(403, "The local Kaggle answers to loopback names only.")
                 if request.scope["path"] != adminroutes.HEALTH:
-                    self._context.last_used = self._context.clock.now()
-                self._context.sessions.refresh()
+                    context.last_used = context.machine.now()
+                if context.knobs.latency_ms and not request.scope["path"].startswith(adminroutes.PREFIX):
+                    await asyncio.sleep(context.knobs.latency_ms / 1000)
+                context.sessions.refresh()
                 return await endpoint(request)
             except Refusal as refusal:
-                return error_response(refusal.status, refusal.message)
+                return error_response(context, refusal.status, refusal.message, refusal.headers)
             except ClientDisconnect:
-                return error_response(400, "The client went away.")
+                return error_response(context, 400, "The client went away.")
             except (OSError, sqlite3.Error) as error:  # a full disk, as a rule
                 _log.exception("%s %s", request.method, request.scope["path"])
-                return error_response(503, f"The local Kaggle can't do that now: {error}")
+                return error_response(context, 503, f"The local Kaggle can't do that now: {error}")
 
         return guarded
 
 
-def error_response(status: int, message: str) -> JSONResponse:
-    """An error as the official client understands it."""
-    return JSONResponse({"code": status, "message": message}, status_code=status)
+def error_response(
+    context: Context, status: int, message: str, headers: Mapping[str, str] | None = None, form: Body | None = None
+) -> Response:
+    """An error in the form that the knob ``error_body`` has, or in another one."""
+    form = form or Body(context.knobs.error_body.value)
+    error = {"code": status, "message": message}
+    match form:
+        case Body.FLAT:
+            return JSONResponse(error, status, headers)
+        case Body.NESTED:
+            return JSONResponse({"error": error | {"status": _WORDS.get(status, "UNKNOWN")}}, status, headers)
+        case Body.HTML:
+            return HTMLResponse(f"<!DOCTYPE html><title>{status}</title><h1>Error</h1>\n", status, headers)
+        case Body.TEXT:
+            return PlainTextResponse("upstream connect error or disconnect/reset before headers", status, headers)
+        case Body.EMPTY:
+            return Response(b"", status, headers, "application/json")
+        case Body.CUT:
+            return Response(b'{"ref": "/co', status, headers, "application/json")
+        case Body.LIST:
+            return JSONResponse([1], status, headers)
+        case unknown:
+            assert_never(unknown)
+
+
+_WORDS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ALREADY_EXISTS",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+}
 
 
 def _rpc(context: Context) -> Endpoint:
+    throttle = Throttle(context)
+
     async def endpoint(request: Request) -> Response:
         service, rpc = request.path_params["service"], request.path_params["rpc"]
         if (service, rpc) == ("security.OAuthService", "IntrospectToken"):
@@ -97,6 +139,7 @@ def _rpc(context: Context) -> Endpoint:
         user = user_of_authorization(request.headers.get("authorization"))
         if user is None:
             raise Refusal(401, "Unauthenticated: the local Kaggle knows only the token kgo-local.")
+        throttle.count(user)
         call = Call(user, parse_body(await _body(request)), base_of(request))
 
         async def answer() -> Response:
@@ -111,12 +154,23 @@ def _rpc(context: Context) -> Endpoint:
 
 
 async def _with_faults(context: Context, rpc: str, answer: Callable[[], Awaitable[Response]]) -> Response:
-    due = take(context.world, lambda fault: isinstance(fault, RpcFault) and fault.rpc == rpc)
-    if not isinstance(due, RpcFault):
+    due = context.faults.take(RpcFault, lambda fault: fault.rpc in (ANY, rpc))
+    if due is None:
+        return await answer()
+    if due.delay_s is not None:
+        await asyncio.sleep(due.delay_s)
         return await answer()
     if due.after_landing:
-        await answer()
-    return error_response(due.status, f"Scripted fault: {rpc} answers {due.status}")
+        with suppress(Refusal):
+            await answer()
+    if due.silence:
+        return Silent()
+    if due.reset:
+        return Cut()
+    if due.refuse is not None:
+        return JSONResponse({"error": due.refuse})
+    headers = {} if due.retry_after is None else {"Retry-After": f"{due.retry_after:.0f}"}
+    return error_response(context, due.status, f"Scripted fault: {rpc} answers {due.status}", headers, due.body)
 
 
 async def _introspect(request: Request) -> Response:

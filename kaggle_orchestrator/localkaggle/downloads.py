@@ -2,19 +2,25 @@
 
 import asyncio
 import hmac
+import math
 import os
+import re
 import stat
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
+from kaggle_orchestrator.localkaggle.failing import Broken, Silent
+from kaggle_orchestrator.localkaggle.faults import DownloadFault
 from kaggle_orchestrator.localkaggle.kernels import readable, session_of
 from kaggle_orchestrator.localkaggle.outputs import read_listing
 from kaggle_orchestrator.localkaggle.sessionlog import LogReader, whole_log
 from kaggle_orchestrator.localkaggle.spec import SessionFolder, Standing
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, denied, parse_label
+from kaggle_orchestrator.protocol.globs import matches
 
 END_OF_LOG = "END_OF_LOG"
 _POLL = 0.1
@@ -49,7 +55,49 @@ def output_file(context: Context, request: Request) -> Response:
             raise Refusal(404, f"{name!r} can't be read.")
     except OSError as error:
         raise Refusal(404, f"{name!r} is gone.") from error
-    return _File(path, media_type="application/octet-stream", stat_result=status)
+    plain = _File(path, media_type="application/octet-stream", stat_result=status)
+    fault = context.faults.take(DownloadFault, lambda fault: matches(name, (fault.names,)))
+    return plain if fault is None else _faulty(fault, plain, path, status.st_size, request)
+
+
+def _faulty(fault: DownloadFault, plain: FileResponse, path: Path, size: int, request: Request) -> Response:
+    if fault.status is not None:
+        raise Refusal(fault.status, "Scripted fault: the storage fails.")
+    if fault.expire:
+        raise Refusal(403, "The URL has expired.")
+    if fault.silence:
+        return Silent()
+    head = {key: plain.headers[key] for key in ("etag", "last-modified", "content-type", "accept-ranges")}
+    start = _resumed(request, head["etag"], size)
+    if start is not None:
+        head["content-range"] = f"bytes {start}-{size - 1}/{size}"
+    first = start or 0
+    if fault.flip:
+        data = bytearray(path.read_bytes()[first:])
+        if data:
+            data[len(data) // 2] ^= 1
+        return Response(bytes(data), 200 if start is None else 206, head)
+    part = fault.break_at if fault.break_at is not None else 0.5
+    until = max(first, int(size * part))
+    return Broken(path, first, size, until, head, (lambda: _swap(path)) if fault.swap else (lambda: None))
+
+
+def _resumed(request: Request, etag: str, size: int) -> int | None:
+    """The first byte that is asked for, where the rest of this very file is."""
+    match = re.fullmatch(r"bytes=(\d{1,18})-", request.headers.get("range", ""))
+    if not match or request.headers.get("if-range", etag) != etag or int(match[1]) >= size:
+        return None
+    return int(match[1])
+
+
+def _swap(path: Path) -> None:
+    """Put another file of the same size in its place."""
+    status, data = path.stat(), path.read_bytes()
+    path.parent.chmod(0o755)
+    path.chmod(0o644)
+    path.write_bytes(bytes(byte ^ 1 for byte in data))
+    path.chmod(status.st_mode)
+    os.utime(path, (status.st_atime, status.st_mtime + 10))
 
 
 def log_stream(context: Context, user: str, request: Request) -> Response:
@@ -68,13 +116,15 @@ def log_stream(context: Context, user: str, request: Request) -> Response:
 
 
 async def _events(context: Context, folder: SessionFolder) -> AsyncIterator[str]:
-    reader = LogReader(folder.log)
-    while not context.stopping:
-        alive = folder.standing() in (Standing.ALIVE, Standing.NEW)
+    reader, until = LogReader(folder.log), context.clock.now() + (context.knobs.log_drop_s or math.inf)
+    while not context.stopping and context.clock.now() < until:
+        over = folder.standing() in (Standing.ENDED, Standing.LOST)
         for record in reader.new():
             yield f"data: {record}\n\n"
-        if not alive:
+        if over:
             yield f"data: {END_OF_LOG}\n\n"
             return
-        context.last_used = context.clock.now()
+        if not context.patient:
+            return
+        context.last_used = context.machine.now()
         await asyncio.sleep(_POLL)

@@ -1,16 +1,19 @@
-"""Scripted faults: what is to go wrong, and when. A fault fires once; unknown keys are refused.
+"""Scripted faults: what is to go wrong, and when. Unknown keys are refused; the same script fails the same way again.
 
-A fault counts from the moment it was added, and its count is part of the world: a restarted server goes on counting.
+A fault counts its occasions from the moment it was added; the count is part of the world, so a restarted server goes
+on counting. Chance is drawn from the knob ``seed``.
 """
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from kaggle_orchestrator.errors import UsageError
-from kaggle_orchestrator.localkaggle.spec import Ending, Kill
+from kaggle_orchestrator.localkaggle.spec import Ending, Kill, Lie, LieFrom
 from kaggle_orchestrator.localkaggle.world import World
-from kaggle_orchestrator.models import KernelRef
+from kaggle_orchestrator.models import KernelRef, SessionStatus
 
 RPCS = frozenset(
     {
@@ -23,48 +26,207 @@ RPCS = frozenset(
         "DeleteKernel",
         "CancelKernelSession",
         "DownloadKernelOutput",
+        "DownloadKernelOutputZip",
         "GetAcceleratorQuotaStatistics",
+        "CreateDataset",
+        "CreateDatasetVersion",
+        "CreateDatasetVersionById",
+        "DeleteDataset",
+        "DownloadDataset",
+        "GetDataset",
         "GetDatasetStatus",
+        "ListDatasets",
         "ListDatasetFiles",
+        "StartBlobUpload",
         "IntrospectToken",
     }
 )
 """The calls that the local Kaggle answers, and that an ``rpc`` fault can name."""
+ANY = "*"
+
+
+class Body(StrEnum):
+    """Forms of an answer that isn't one."""
+
+    FLAT = "flat"
+    NESTED = "nested"
+    HTML = "html"
+    TEXT = "text"
+    EMPTY = "empty"
+    CUT = "cut"
+    """JSON that breaks off."""
+    LIST = "list"
 
 
 @dataclass(frozen=True, slots=True)
-class KillSession:
-    """Kill a session with SIGKILL, whole tree.
+class When:
+    """Which occasions a fault takes; exactly one of the first four is set.
 
     Attributes:
-        number: The Nth session (of ``kernel``, or of all).
-        kernel: ``owner/slug``, or None for any.
-        kill: When, and what Kaggle says of it.
+        number: That one.
+        every: Each so-many-th.
+        first: So many from the beginning.
+        chance: Each with this probability.
+        for_s: World seconds after which the fault is over; None: never.
     """
 
-    number: int
-    kernel: KernelRef | None
-    kill: Kill
+    number: int | None = None
+    every: int | None = None
+    first: int | None = None
+    chance: float | None = None
+    for_s: float | None = None
+
+    def takes(self, occasion: int, rng: random.Random) -> bool:
+        """Whether the fault fires at its so-many-th occasion, from 1."""
+        if self.number is not None:
+            return occasion == self.number
+        if self.every is not None:
+            return occasion % self.every == 0
+        if self.first is not None:
+            return occasion <= self.first
+        return rng.random() < (self.chance or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class RpcFault:
-    """Answer a call with an HTTP error.
+    """A call is answered wrongly.
 
     Attributes:
-        rpc: Name of the call.
-        number: The Nth such call.
+        rpc: Name of the call, or ``*``.
         status: HTTP status of the answer.
+        body: Its form; None: an error as the knob ``error_body`` has it.
+        retry_after: Seconds in its ``Retry-After``.
+        refuse: Words of a push's refusal, with status 200.
+        silence: No answer at all.
+        reset: The connection is cut.
+        delay_s: The right answer, so many (real) seconds late.
         after_landing: The call takes effect first, only its answer is lost.
     """
 
+    when: When
     rpc: str
-    number: int
-    status: int
-    after_landing: bool
+    status: int = 500
+    body: Body | None = None
+    retry_after: float | None = None
+    refuse: str | None = None
+    silence: bool = False
+    reset: bool = False
+    delay_s: float | None = None
+    after_landing: bool = False
 
 
-Fault = KillSession | RpcFault
+@dataclass(frozen=True, slots=True)
+class DownloadFault:
+    """A file's download goes wrong.
+
+    Attributes:
+        names: Glob of the output's names; ``**`` is any.
+        break_at: Part of the file after which the connection is cut.
+        status: It is answered with an HTTP error.
+        silence: It isn't answered.
+        swap: It breaks half way, and the file is another one from then on.
+        expire: Its address has expired.
+        flip: One byte differs.
+    """
+
+    when: When
+    names: str
+    break_at: float | None = None
+    status: int | None = None
+    silence: bool = False
+    swap: bool = False
+    expire: bool = False
+    flip: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFault:
+    """What befalls a session; occasions are sessions, of ``kernel`` or of all."""
+
+    when: When
+    kernel: KernelRef | None
+
+
+@dataclass(frozen=True, slots=True)
+class KillSession(SessionFault):
+    """It is killed with SIGKILL, whole tree; ``kill``: when, and what Kaggle says of it."""
+
+    kill: Kill
+
+
+@dataclass(frozen=True, slots=True)
+class FalseStatus(SessionFault):
+    """Its status is told wrongly for a while."""
+
+    lie: Lie
+
+
+@dataclass(frozen=True, slots=True)
+class NoGpu(SessionFault):
+    """It comes without the GPU that it asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoMount(SessionFault):
+    """Its sources aren't mounted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoseOutput(SessionFault):
+    """Files that match ``names`` are missing from its output."""
+
+    names: str
+
+
+Fault = RpcFault | DownloadFault | SessionFault
+F = TypeVar("F", RpcFault, DownloadFault, KillSession, FalseStatus, NoGpu, NoMount, LoseOutput)
+
+
+class Faults:
+    """The faults of a world."""
+
+    def __init__(self, world: World, now: Callable[[], float], seed: Callable[[], int]) -> None:
+        self._world = world
+        self._now = now
+        self._seed = seed
+        self._parsed: dict[int, Fault] = {}
+
+    def add(self, documents: list[Mapping[str, Any]]) -> None:
+        """All, or none.
+
+        Raises:
+            UsageError: One isn't a fault.
+        """
+        for document in documents:
+            parse_fault(document)
+        self._world.add_faults(documents, self._now())
+
+    def take(self, kind: type[F], matches: Callable[[F], bool]) -> F | None:
+        """Count an occasion for each fault of a kind that matches; the first one that is due by that, if any."""
+        due: F | None = None
+        candidates: list[tuple[int, F]] = []
+        for number, document, added in self._world.faults():
+            fault = self._parsed.setdefault(number, parse_fault(document))
+            over = fault.when.for_s is not None and self._now() >= added + fault.when.for_s
+            if isinstance(fault, kind) and not over and matches(fault):
+                candidates.append((number, fault))
+        if not candidates:
+            return None
+        with self._world.change():
+            for number, fault in candidates:
+                occasion = self._world.count_fault(number)
+                rng = random.Random(f"{self._seed()} {number} {occasion}")
+                if due is None and fault.when.takes(occasion, rng):
+                    due = fault
+        return due
+
+    def befalls(self, kind: type[F], kernel: KernelRef) -> F | None:
+        """The same for a session that starts."""
+
+        def matches(fault: F) -> bool:
+            return isinstance(fault, SessionFault) and fault.kernel in (None, kernel)
+
+        return self.take(kind, matches)
 
 
 def parse_fault(data: object) -> Fault:
@@ -75,71 +237,177 @@ def parse_fault(data: object) -> Fault:
     """
     if not isinstance(data, Mapping):
         raise UsageError(f"a fault is an object, not {data!r}")
-    kinds = [kind for kind in _KINDS if kind in data]
+    kinds = [kind for kind in KINDS if kind in data]
     if len(kinds) != 1:
-        raise UsageError(f"fault {dict(data)!r}: expected exactly one of the keys {', '.join(sorted(_KINDS))}")
-    return _KINDS[kinds[0]](data)
+        raise UsageError(f"fault {dict(data)!r}: expected exactly one of the keys {', '.join(sorted(KINDS))}")
+    return KINDS[kinds[0]](data)
 
 
-def take(world: World, matches: Callable[[Fault], bool]) -> Fault | None:
-    """Count an occasion for each fault that matches; the first one that is due by that, if any."""
-    due = None
-    with world.change():
-        for number, document in world.faults():
-            fault = parse_fault(document)
-            if matches(fault) and world.count_fault(number) == fault.number and due is None:
-                due = fault
-    return due
+_WHEN = {"number", "every", "first", "chance", "for_s"}
+
+
+def _when(data: Mapping[str, Any], where: str, *, for_s: bool = True) -> When:
+    chosen = [key for key in ("number", "every", "first", "chance") if data.get(key) is not None]
+    if len(chosen) > 1:
+        raise UsageError(f"{where}: {' and '.join(chosen)} exclude each other")
+    lasting = _seconds(data, where, "for_s") if for_s else None
+    if chosen == ["chance"]:
+        chance = data["chance"]
+        if isinstance(chance, bool) or not isinstance(chance, int | float) or not 0 <= chance <= 1:
+            raise UsageError(f"{where}.chance: expected a probability, got {chance!r}")
+        return When(chance=float(chance), for_s=lasting)
+    key = chosen[0] if chosen else "number"
+    count = data.get(key, 1)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 1 << 31:
+        raise UsageError(f"{where}.{key}: expected a whole number from 1, got {count!r}")
+    return When(**{key: count}, for_s=lasting)
+
+
+def _rpc(data: Mapping[str, Any]) -> RpcFault:
+    forms = {"status", "body", "retry_after", "refuse", "silence", "reset", "delay_s", "after_landing"}
+    _only(data, {"rpc", *forms, *_WHEN}, "fault")
+    name, status, body, refuse = data["rpc"], data.get("status", 500), data.get("body"), data.get("refuse")
+    if name != ANY and name not in RPCS:
+        raise UsageError(f"rpc: {name!r} is not {ANY} or one of {', '.join(sorted(RPCS))}")
+    if isinstance(status, bool) or not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):
+        raise UsageError(f"rpc.status: expected an HTTP error status (400 to 599), or 200, got {status!r}")
+    if body is not None and body not in list(Body):
+        raise UsageError(f"rpc.body: {body!r} is not one of {', '.join(Body)}")
+    if status == 200 and body in (None, Body.FLAT, Body.NESTED) and "status" in data:
+        raise UsageError("rpc.status: 200 is for a body that is no error: html, text, empty, cut, list")
+    if refuse is not None and (not isinstance(refuse, str) or name != "SaveKernel"):
+        raise UsageError("rpc.refuse: expected the words of a refusal, of SaveKernel")
+    return RpcFault(
+        when=_when(data, "rpc"),
+        rpc=name,
+        status=status,
+        body=None if body is None else Body(body),
+        retry_after=_seconds(data, "rpc", "retry_after"),
+        refuse=refuse,
+        silence=_flag(data, "rpc", "silence"),
+        reset=_flag(data, "rpc", "reset"),
+        delay_s=_seconds(data, "rpc", "delay_s"),
+        after_landing=_flag(data, "rpc", "after_landing"),
+    )
+
+
+def _download(data: Mapping[str, Any]) -> DownloadFault:
+    forms = {"break_at", "status", "silence", "swap", "expire", "flip"}
+    _only(data, {"download", *forms, *_WHEN}, "fault")
+    names, part, status = data["download"], data.get("break_at"), data.get("status")
+    if len([form for form in forms if form in data]) != 1:
+        raise UsageError(f"download: expected exactly one of {', '.join(sorted(forms))}")
+    if part is not None and (isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part < 1):
+        raise UsageError(f"download.break_at: expected a part of the file (0 to 1), got {part!r}")
+    if status is not None and (isinstance(status, bool) or not isinstance(status, int) or not 400 <= status <= 599):
+        raise UsageError(f"download.status: expected an HTTP error status (400 to 599), got {status!r}")
+    return DownloadFault(
+        when=_when(data, "download"),
+        names=_glob(names, "download"),
+        break_at=None if part is None else float(part),
+        status=status,
+        silence=_flag(data, "download", "silence"),
+        swap=_flag(data, "download", "swap"),
+        expire=_flag(data, "download", "expire"),
+        flip=_flag(data, "download", "flip"),
+    )
 
 
 def _kill_session(data: Mapping[str, Any]) -> KillSession:
-    _only(data, {"kill_session"}, "fault")
-    inner = data["kill_session"]
-    if not isinstance(inner, Mapping):
-        raise UsageError(f"kill_session: expected an object, got {inner!r}")
-    _only(inner, {"kernel", "number", "when_output", "after_s", "as"}, "kill_session")
-    kernel = inner.get("kernel")
-    when, after = inner.get("when_output"), inner.get("after_s", 0)
-    if kernel is not None and not isinstance(kernel, str):
-        raise UsageError(f"kill_session.kernel: expected owner/slug, got {kernel!r}")
-    if when is not None and (not isinstance(when, str) or not when or when.startswith("/") or ".." in when.split("/")):
-        raise UsageError(f"kill_session.when_output: expected a glob below /kaggle/working, got {when!r}")
-    if isinstance(after, bool) or not isinstance(after, int | float) or not 0 <= after < 1e9:
-        raise UsageError(f"kill_session.after_s: expected seconds, got {after!r}")
+    inner = _inner(data, "kill_session", {"when_output", "after_s", "as"})
+    when = inner.get("when_output")
     endings = {"limit": Ending.LIMIT, "memory": Ending.MEMORY, "error": Ending.KILLED}
     ending = inner.get("as", "limit")
     if ending not in endings:
         raise UsageError(f"kill_session.as: {ending!r} is not one of {', '.join(endings)}")
-    return KillSession(
-        number=_number(inner, "kill_session"),
-        kernel=None if kernel is None else KernelRef.parse(kernel),
-        kill=Kill(ending=endings[ending], after_s=float(after), when_output=when),
+    kill = Kill(
+        ending=endings[ending],
+        after_s=_seconds(inner, "kill_session", "after_s") or 0.0,
+        when_output=None if when is None else _glob(when, "kill_session.when_output"),
     )
+    return KillSession(_when(inner, "kill_session"), _kernel(inner, "kill_session"), kill)
 
 
-def _rpc(data: Mapping[str, Any]) -> RpcFault:
-    _only(data, {"rpc", "number", "status", "after_landing"}, "fault")
-    name, status, after = data["rpc"], data.get("status", 500), data.get("after_landing", False)
-    if name not in RPCS:
-        raise UsageError(f"rpc: {name!r} is not one of {', '.join(sorted(RPCS))}")
-    if isinstance(status, bool) or not isinstance(status, int) or not 400 <= status <= 599:
-        raise UsageError(f"rpc.status: expected an HTTP error status (400 to 599), got {status!r}")
-    if not isinstance(after, bool):
-        raise UsageError(f"rpc.after_landing: expected true or false, got {after!r}")
-    return RpcFault(rpc=name, number=_number(data, "rpc"), status=status, after_landing=after)
+def _lie(data: Mapping[str, Any]) -> FalseStatus:
+    _only(data, {"lie", "kernel", "from", *_WHEN}, "fault")
+    status, start = data["lie"], data.get("from", LieFrom.START)
+    if status not in list(SessionStatus):
+        raise UsageError(f"lie: {status!r} is not one of {', '.join(SessionStatus)}")
+    if start not in list(LieFrom):
+        raise UsageError(f"lie.from: {start!r} is not one of {', '.join(LieFrom)}")
+    seconds = _seconds(data, "lie", "for_s")
+    if seconds is None:
+        raise UsageError("lie.for_s: a lie needs an end")
+    lie = Lie(SessionStatus(status), LieFrom(start), seconds)
+    return FalseStatus(_when(data, "lie", for_s=False), _kernel(data, "lie"), lie)
 
 
-_KINDS: dict[str, Callable[[Mapping[str, Any]], Fault]] = {"kill_session": _kill_session, "rpc": _rpc}
+def _no_gpu(data: Mapping[str, Any]) -> NoGpu:
+    inner = _inner(data, "no_gpu", set())
+    return NoGpu(_when(inner, "no_gpu"), _kernel(inner, "no_gpu"))
 
 
-def _only(data: Mapping[str, Any], known: set[str], what: str) -> None:
+def _no_mount(data: Mapping[str, Any]) -> NoMount:
+    inner = _inner(data, "no_mount", set())
+    return NoMount(_when(inner, "no_mount"), _kernel(inner, "no_mount"))
+
+
+def _lose_output(data: Mapping[str, Any]) -> LoseOutput:
+    inner = _inner(data, "lose_output", {"names"})
+    names = _glob(inner.get("names", "**"), "lose_output.names")
+    return LoseOutput(_when(inner, "lose_output"), _kernel(inner, "lose_output"), names)
+
+
+KINDS: dict[str, Callable[[Mapping[str, Any]], Fault]] = {
+    "rpc": _rpc,
+    "download": _download,
+    "kill_session": _kill_session,
+    "lie": _lie,
+    "no_gpu": _no_gpu,
+    "no_mount": _no_mount,
+    "lose_output": _lose_output,
+}
+
+
+def _inner(data: Mapping[str, Any], kind: str, keys: set[str]) -> Mapping[str, Any]:
+    _only(data, {kind}, "fault")
+    inner = data[kind]
+    if not isinstance(inner, Mapping):
+        raise UsageError(f"{kind}: expected an object, got {inner!r}")
+    _only(inner, {"kernel", *keys, *_WHEN}, kind)
+    return inner
+
+
+def _only(data: Mapping[str, Any], known: set[str], where: str) -> None:
     unknown = sorted(str(k) for k in data if k not in known)
     if unknown:
-        raise UsageError(f"{what}: unknown key {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+        raise UsageError(f"{where}: unknown key {unknown[0]!r}; there are: {', '.join(sorted(known))}")
 
 
-def _number(data: Mapping[str, Any], what: str) -> int:
-    number = data.get("number", 1)
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 1 << 31:
-        raise UsageError(f"{what}.number: expected a whole number from 1, got {number!r}")
-    return number
+def _kernel(data: Mapping[str, Any], where: str) -> KernelRef | None:
+    kernel = data.get("kernel")
+    if kernel is not None and not isinstance(kernel, str):
+        raise UsageError(f"{where}.kernel: expected owner/slug, got {kernel!r}")
+    return None if kernel is None else KernelRef.parse(kernel)
+
+
+def _seconds(data: Mapping[str, Any], where: str, key: str) -> float | None:
+    value = data.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise UsageError(f"{where}.{key}: expected seconds, got {value!r}")
+    return float(value)
+
+
+def _flag(data: Mapping[str, Any], where: str, key: str) -> bool:
+    value = data.get(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{where}.{key}: expected true or false, got {value!r}")
+    return value
+
+
+def _glob(value: object, where: str) -> str:
+    if not isinstance(value, str) or not value or value.startswith("/") or ".." in value.split("/"):
+        raise UsageError(f"{where}: expected a glob below /kaggle/working, got {value!r}")
+    return value

@@ -1,17 +1,25 @@
 """The kernels API's other calls, each a function from a call to what Kaggle answers."""
 
 import asyncio
+import os
+import tempfile
+import time
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 
-from starlette.responses import RedirectResponse
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, RedirectResponse
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.outputs import Output, read_listing, remove_tree
 from kaggle_orchestrator.localkaggle.push import gpu_time, quota_refresh
 from kaggle_orchestrator.localkaggle.sessionlog import whole_log
+from kaggle_orchestrator.localkaggle.spec import LieFrom
 from kaggle_orchestrator.localkaggle.wire import Refusal, denied, duration, timestamp
 from kaggle_orchestrator.localkaggle.world import Kernel, Session
 from kaggle_orchestrator.models import KernelRef, SessionStatus
+from kaggle_orchestrator.profile import ContainerCancel, QueuedStatus
 
 _DELETE_PATIENCE_S = 10.0
 
@@ -25,6 +33,8 @@ def readable(context: Context, user: str, ref: KernelRef) -> Kernel:
     kernel = context.world.kernel(ref)
     if kernel is None or (kernel.private and kernel.ref.owner != user):
         raise denied()
+    if context.clock.now() < kernel.created + context.knobs.denied_s:
+        raise denied()  # brand-new kernels aren't known everywhere yet
     return kernel
 
 
@@ -40,15 +50,47 @@ def session_of(context: Context, kernel: Kernel, number: int | None) -> Session 
 
 
 def get_session_status(context: Context, call: Call) -> dict[str, object]:
-    """Status of one version's session."""
+    """Status of one version's session; without a version, that of the latest that has got about."""
     kernel = readable(context, call.user, call.fields.kernel())
-    session = session_of(context, kernel, call.fields.version() or kernel.current)
+    session = session_of(context, kernel, call.fields.version() or _told_version(context, kernel))
     if session is None:
         return {"status": SessionStatus.NEW_SCRIPT.value}
-    answer: dict[str, object] = {"status": session.status.value}
-    if session.message:
+    status = told_status(context, session)
+    answer: dict[str, object] = {"status": status.value}
+    if status is SessionStatus.QUEUED and context.knobs.queued_status is QueuedStatus.OMITTED:
+        answer = {}
+    if session.message and status is session.status:
         answer["failureMessage"] = session.message
     return answer
+
+
+def _told_version(context: Context, kernel: Kernel) -> int:
+    """The version that a status without one is about: for a while after a push still the one before."""
+    version = context.world.version(kernel, kernel.current)
+    new = version is not None and context.clock.now() < version.created + context.knobs.stale_status_s
+    earlier = context.world.session_before(kernel, kernel.current) if new else None
+    return earlier.version if earlier else kernel.current
+
+
+def told_status(context: Context, session: Session) -> SessionStatus:
+    """What Kaggle says of a session, which may be late, or wrong."""
+    now, knobs = context.clock.now(), context.knobs
+    lie = context.sessions.lie(session)
+    if lie is not None:
+        since = session.created if lie.since is LieFrom.START else session.ended
+        if since is not None and since <= now < since + lie.for_s:
+            return lie.status
+    if session.ended is not None and now < session.ended + knobs.status_lag_s:
+        return SessionStatus.RUNNING
+    return session.status
+
+
+def _shown(context: Context, session: Session | None) -> bool:
+    """Whether a session's output and log are there to be read."""
+    if session is None or session.ended is None:
+        return False
+    knobs = context.knobs
+    return context.clock.now() >= session.ended + knobs.status_lag_s + knobs.output_lag_s
 
 
 def list_session_output(context: Context, call: Call) -> dict[str, object]:
@@ -57,7 +99,7 @@ def list_session_output(context: Context, call: Call) -> dict[str, object]:
     kernel = readable(context, call.user, call.fields.kernel())
     session = session_of(context, kernel, call.fields.version())
     answer: dict[str, object] = {"files": []}
-    if session is None or not session.status.terminal:
+    if session is None or not _shown(context, session):
         return answer
     folder = context.sessions.folder(session)
     outputs = list(read_listing(folder))
@@ -78,7 +120,7 @@ def list_files(context: Context, call: Call) -> dict[str, object]:
     kernel = readable(context, call.user, call.fields.kernel())
     session = session_of(context, kernel, call.fields.version())
     outputs: list[Output] = []
-    if session is not None and session.status.terminal:
+    if session is not None and _shown(context, session):
         outputs = list(read_listing(context.sessions.folder(session)).values())
     answer: dict[str, object] = {
         "files": [
@@ -169,17 +211,16 @@ def _own(context: Context, call: Call) -> Kernel:
 async def delete_kernel(context: Context, call: Call) -> dict[str, object]:
     """Ends its sessions and takes everything with it."""
     kernel = _own(context, call)
-    until = context.clock.now() + _DELETE_PATIENCE_S
+    until = time.monotonic() + _DELETE_PATIENCE_S
     while True:
         sessions = [s for s in context.world.sessions() if s.kernel == kernel.ref]
         live = [s for s in sessions if not s.status.terminal]
         if not live:
             break
-        if context.clock.now() > until:
+        if time.monotonic() > until:
             raise Refusal(503, f"A session of {kernel.ref} does not end.")
         for session in live:
-            if session.status is not SessionStatus.CANCEL_REQUESTED:
-                context.sessions.cancel(session)
+            context.sessions.cancel(session, save=False)
         await asyncio.sleep(0.02)  # others are answered meanwhile, and may even push
         context.sessions.refresh()
     context.world.remove_kernel(kernel)
@@ -192,7 +233,7 @@ def cancel_session(context: Context, call: Call) -> dict[str, object]:
     """Ends a session; its number is known only to the session itself (``KAGGLE_CONTAINER_NAME``)."""
     number = call.fields.integer("kernelSessionId")
     session = context.world.session(number) if number is not None else None
-    if session is None:
+    if session is None or context.knobs.container_cancel is ContainerCancel.REFUSED:
         raise Refusal(404, f"Session {number} not found")
     if session.kernel.owner != call.user:
         raise denied()
@@ -208,10 +249,36 @@ def download_output(context: Context, call: Call) -> RedirectResponse:
     session = session_of(context, kernel, fields.integer("versionNumber"))
     name = fields.text("filePath")
     if not name:
-        raise Refusal(501, "DownloadKernelOutput without filePath is not served by the local Kaggle.")
-    if session is None or name not in read_listing(context.sessions.folder(session)):
+        raise Refusal(400, "filePath: expected the name of a file")
+    if session is None or not _shown(context, session) or name not in read_listing(context.sessions.folder(session)):
         raise Refusal(404, f"{name[:200]!r} is not in the output")
     return RedirectResponse(context.signed_url(call.base, session.id, name), status_code=302)
+
+
+async def download_zip(context: Context, call: Call) -> FileResponse:
+    """All files of a version's output as one archive."""
+    session = context.world.session(call.fields.integer("kernelSessionId") or 0)
+    if session is None or not _shown(context, session):
+        raise Refusal(404, "There is no such output")
+    readable(context, call.user, session.kernel)
+    folder = context.sessions.folder(session)
+    handle, name = tempfile.mkstemp(suffix=".zip", dir=folder.path)
+    os.close(handle)
+    path = Path(name)
+    try:
+        await asyncio.to_thread(_zip, path, folder.working, list(read_listing(folder)))
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return FileResponse(
+        path, media_type="application/zip", filename="output.zip", background=BackgroundTask(path.unlink)
+    )
+
+
+def _zip(path: Path, root: Path, names: list[str]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.write(root / name, name)
 
 
 def quota(context: Context, call: Call) -> dict[str, object]:
@@ -241,5 +308,6 @@ HANDLERS: dict[str, Handler] = {
     "DeleteKernel": delete_kernel,
     "CancelKernelSession": cancel_session,
     "DownloadKernelOutput": download_output,
+    "DownloadKernelOutputZip": download_zip,
     "GetAcceleratorQuotaStatistics": quota,
 }

@@ -9,17 +9,24 @@ import logging
 import os
 import shutil
 import stat
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import assert_never
 
+from kaggle_orchestrator.localkaggle.knobs import Knobs, Overflow
 from kaggle_orchestrator.localkaggle.sessionlog import whole_log
 from kaggle_orchestrator.localkaggle.spec import SessionFolder
 from kaggle_orchestrator.protocol import write_atomic
+from kaggle_orchestrator.protocol.globs import matches
 
 _log = logging.getLogger(__name__)
+
+ZIP = "_output_.zip"
+"""What Kaggle mounts of an output that is too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +38,64 @@ class Output:
     modified: float
 
 
-def settle_output(folder: SessionFolder, *, keep: bool) -> None:
-    """Take the listing, or drop the output; may be repeated after a crash."""
+def settle_output(folder: SessionFolder, knobs: Knobs, *, keep: bool, lost: str | None) -> None:
+    """Take the listing, or drop the output; may be repeated after a crash.
+
+    Args:
+        folder: The session's.
+        knobs: How much Kaggle keeps.
+        keep: False: all of it is dropped.
+        lost: Glob of names that a scripted fault takes away.
+    """
     if folder.listing.exists():
         return
     if not keep:
         remove_tree(folder.working)
         folder.working.mkdir(parents=True)
     outputs = _scan(folder.working)
+    if lost is not None:
+        outputs = _lose(folder, outputs, [o for o in outputs if matches(o.name, (lost,))])
+    kept = _within(outputs, knobs)
+    if len(kept) < len(outputs):
+        match knobs.overflow:
+            case Overflow.LOSE:
+                outputs = _lose(folder, outputs, [o for o in outputs if o not in kept])
+            case Overflow.ZIP:
+                _pack(folder, outputs)
+            case unknown:
+                assert_never(unknown)
     write_atomic(folder.listing, json.dumps([(o.name, o.size, o.modified) for o in outputs]).encode())
+
+
+def _lose(folder: SessionFolder, outputs: list[Output], lost: list[Output]) -> list[Output]:
+    for output in lost:
+        (folder.working / output.name).unlink(missing_ok=True)
+    return [output for output in outputs if output not in lost]
+
+
+def _within(outputs: list[Output], knobs: Knobs) -> list[Output]:
+    """The first ones, by name, that Kaggle has room for."""
+    kept, size = [], 0
+    for output in outputs[: knobs.working_files]:
+        size += output.size
+        if size > knobs.working_bytes:
+            break
+        kept.append(output)
+    return kept
+
+
+def _pack(folder: SessionFolder, outputs: list[Output]) -> None:
+    """What is mounted instead of too many files: one archive."""
+    folder.packed.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder.packed / ZIP, "w") as archive:
+        for output in outputs:
+            archive.write(folder.working / output.name, output.name)
+    make_read_only(folder.packed)
+
+
+def mounted_output(folder: SessionFolder) -> Path:
+    """The folder that other sessions find of a session's output."""
+    return folder.packed if folder.packed.exists() else folder.working
 
 
 def add_extras(folder: SessionFolder, script: str) -> None:

@@ -9,7 +9,7 @@ from slugify import slugify
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.sources import Sources, sort_sources
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name
-from kaggle_orchestrator.localkaggle.world import Kernel, Session, Settings
+from kaggle_orchestrator.localkaggle.world import Kernel, Settings
 from kaggle_orchestrator.models import KernelRef
 
 NOT_FOUND = "Notebook not found"
@@ -53,17 +53,13 @@ def save_kernel(context: Context, call: Call) -> dict[str, object]:
         return {"error": str(refusal)}
     now = context.clock.now()
     world = context.world
-    session: Session | None = None
     with world.change():
         kernel = push.kernel or world.add_kernel(push.ref, push.title, push.private, now)
         world.update_kernel(kernel, push.title, push.private)
         number = world.add_version(kernel, push.text, push.settings, now)
         if push.run:
-            session = world.add_session(kernel, number, push.gpu, push.limit_s, now)
-    if session:
-        version = world.version(kernel, number)
-        assert version
-        context.sessions.start(session, version)
+            world.add_session(kernel, number, push.gpu, push.limit_s, now)
+    context.sessions.refresh()  # it starts at once, where there is no queue
     return {
         "ref": str(kernel.ref),
         "url": f"{call.base}/code/{kernel.ref}",
@@ -98,6 +94,7 @@ def _read(context: Context, call: Call) -> _Push:
         datasets=fields.texts("datasetDataSources"),
         kernels=fields.texts("kernelDataSources"),
         competitions=fields.texts("competitionDataSources"),
+        self_mount=context.knobs.self_mount,
     )
     settings = Settings(
         language=language,

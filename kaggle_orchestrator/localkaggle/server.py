@@ -98,7 +98,7 @@ async def _serve(options: Options, root: Path, listener: socket.socket, ready: C
     boxed, reason = detect.detect(root) if turned.box is BoxMode.AUTO else (False, "turned off by a knob")
     context = Context(world, SystemClock(), boxed, reason, secrets.token_hex(8))
     context.set_knobs(turned.jsonable())
-    world.add_faults(options.faults)
+    context.faults.add(list(options.faults))
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     context.sessions.url = url
@@ -139,7 +139,7 @@ async def _until_done(context: Context, idle_s: float | None, serving: "asyncio.
             _log.exception("sessions can't be looked at")
             await asyncio.sleep(_AFTER_TROUBLE)
             continue
-        now = context.clock.now()
+        now = context.machine.now()
         if alive:
             context.last_used = now
         elif idle_s is not None and now - context.last_used > idle_s:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kaggle_orchestrator.localkaggle.knobs import Knobs
+from kaggle_orchestrator.localkaggle.outputs import mounted_output
 from kaggle_orchestrator.localkaggle.spec import Mount, SessionFolder
 from kaggle_orchestrator.localkaggle.wire import is_name
 from kaggle_orchestrator.localkaggle.world import Kernel, Settings, World
 from kaggle_orchestrator.models import KernelRef
-from kaggle_orchestrator.profile import MountLayout
+from kaggle_orchestrator.profile import FirstMount, MountLayout, QuickSave, SelfMount
 
 COMPETITIONS = "competitions"
 """Owner of competitions' data among the datasets."""
@@ -34,8 +36,9 @@ def sort_sources(
     datasets: Iterable[str],
     kernels: Iterable[str],
     competitions: Iterable[str],
+    self_mount: SelfMount,
 ) -> Sources:
-    """Look each source up. The kernel itself is dropped without a word, as Kaggle does."""
+    """Look each source up. The kernel itself is dropped without a word, as a rule."""
 
     def is_dataset(name: str) -> bool:
         parts = _split(name)
@@ -47,7 +50,7 @@ def sort_sources(
 
     def is_itself(name: str) -> bool:
         kernel = _kernel(world, name)
-        return kernel is not None and kernel.ref == target
+        return self_mount is SelfMount.DROP and kernel is not None and kernel.ref == target
 
     def is_competition(name: str) -> bool:
         return is_name(name) and world.dataset(COMPETITIONS, name) is not None
@@ -70,37 +73,61 @@ def _parted(names: Iterable[str], is_known: Callable[[str], bool]) -> tuple[tupl
     return tuple(name for name in each if each[name]), tuple(name for name in each if not each[name])
 
 
-def mounts(world: World, root: Path, settings: Settings, layout: MountLayout) -> tuple[Mount, ...]:
-    """What a session of these settings gets if it starts now: of kernels, the last version that ended well."""
+def mounts(world: World, settings: Settings, knobs: Knobs, *, before: Settings | None) -> tuple[Mount, ...]:
+    """What a session gets if it starts now: of kernels, the last version that ended well.
+
+    Args:
+        world: Where sources are looked up.
+        settings: The session's.
+        knobs: How Kaggle mounts.
+        before: Settings of the kernel's session before, which knew some of the sources already.
+    """
     found: dict[str, Mount] = {}
-    for source, slug, place in _folders(world, root, settings):
+    known = _names(before) if before else frozenset()
+    for name, source, slug, place in _folders(world, settings, knobs):
+        if knobs.first_mount is FirstMount.EMPTY and name not in known:
+            continue
         targets = []
-        if layout is not MountLayout.OWNER and slug not in _FOLDERS:
+        if knobs.mount_layout is not MountLayout.OWNER and slug not in _FOLDERS:
             targets.append(slug)
-        if layout is not MountLayout.FLAT:
+        if knobs.mount_layout is not MountLayout.FLAT:
             targets.append(place)
         for target in targets:
             found.setdefault(target, Mount(str(source), target))
     return tuple(found.values())
 
 
-def _folders(world: World, root: Path, settings: Settings) -> Iterator[tuple[Path, str, str]]:
+def _names(settings: Settings) -> frozenset[str]:
+    return frozenset((*settings.datasets, *settings.competitions, *settings.kernels))
+
+
+def _folders(world: World, settings: Settings, knobs: Knobs) -> Iterator[tuple[str, Path, str, str]]:
+    """Name, folder, slug and place below the owner of each source that has something to mount."""
+    root = world.root
     for name in settings.datasets:
         parts = _split(name)
         dataset = world.dataset(*parts) if parts else None
         if dataset:
             folder = dataset_folder(root, dataset.owner, dataset.slug, dataset.version)
-            yield folder, dataset.slug, f"datasets/{dataset.owner}/{dataset.slug}"
+            yield name, folder, dataset.slug, f"datasets/{dataset.owner}/{dataset.slug}"
     for slug in settings.competitions:
         dataset = world.dataset(COMPETITIONS, slug)
         if dataset:
-            yield dataset_folder(root, COMPETITIONS, slug, dataset.version), slug, f"{COMPETITIONS}/{slug}"
+            yield slug, dataset_folder(root, COMPETITIONS, slug, dataset.version), slug, f"{COMPETITIONS}/{slug}"
     for name in settings.kernels:
         kernel = _kernel(world, name)
         session = world.last_complete(kernel) if kernel else None
-        if kernel and session:
-            ref = kernel.ref
-            yield session_folder(root, session.id).working, ref.slug, f"notebooks/{ref.owner}/{ref.slug}"
+        if kernel is None or session is None:
+            continue
+        if knobs.quick_save is QuickSave.MASK and _saved_since(world, kernel, session.version):
+            continue
+        ref = kernel.ref
+        yield name, mounted_output(session_folder(root, session.id)), ref.slug, f"notebooks/{ref.owner}/{ref.slug}"
+
+
+def _saved_since(world: World, kernel: Kernel, version: int) -> bool:
+    """Whether the kernel's latest version was saved without running, after that one."""
+    return kernel.current > version and world.session_of(kernel, kernel.current) is None
 
 
 def session_folder(root: Path, session: int) -> SessionFolder:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kaggle_orchestrator.models import SessionStatus
 from kaggle_orchestrator.protocol import write_atomic
 from kaggle_orchestrator.protocol.jsonable import Malformed, from_jsonable, to_jsonable
 
@@ -52,6 +53,23 @@ class Kill:
     when_output: str | None = None
 
 
+class LieFrom(StrEnum):
+    """Since when a status is told wrongly."""
+
+    START = "start"
+    """The session's creation."""
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """A session's status is told as ``status`` for ``for_s`` seconds of the world."""
+
+    status: SessionStatus
+    since: LieFrom
+    for_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """All that a keeper needs.
@@ -66,8 +84,8 @@ class Spec:
         internet: Whether the network is left to it.
         boxed: Whether it gets namespaces of its own.
         hidden: Folders that it may not see.
-        kill: A scripted fault.
         log_bytes: Size at which the log is cut in its middle.
+        kill, lie, lost: What befalls it by a scripted fault; ``lost`` is a glob of outputs.
     """
 
     python: str
@@ -81,6 +99,8 @@ class Spec:
     hidden: tuple[str, ...]
     log_bytes: int
     kill: Kill | None = None
+    lie: Lie | None = None
+    lost: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,7 @@ class End:
         code: Exit code of the script (128 + N after signal N), or None if it was killed.
         started, ended: Seconds since the epoch.
         message: For a person, empty if there is nothing to say.
+        in_world: The times are the world's, not the machine's.
     """
 
     ending: Ending
@@ -99,6 +120,7 @@ class End:
     started: float
     ended: float
     message: str = ""
+    in_world: bool = False
 
 
 class Standing(StrEnum):
@@ -139,6 +161,11 @@ class SessionFolder:
         return self.path / "kill"
 
     @property
+    def course(self) -> Path:
+        """How a session without a process goes."""
+        return self.path / "course.json"
+
+    @property
     def log(self) -> Path:
         """One record a line."""
         return self.path / "log.jsonl"
@@ -162,6 +189,11 @@ class SessionFolder:
     def working(self) -> Path:
         """``/kaggle/working``, afterwards the output."""
         return self.root / "working"
+
+    @property
+    def packed(self) -> Path:
+        """What is mounted instead of an output that is too large."""
+        return self.path / "packed"
 
     @property
     def box(self) -> Path:

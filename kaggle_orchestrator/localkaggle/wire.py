@@ -20,12 +20,14 @@ class Refusal(Exception):
     Attributes:
         status: The HTTP status.
         message: What the client is told.
+        headers: Of the answer.
     """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.headers = dict(headers or {})
 
 
 def denied() -> Refusal:

@@ -26,14 +26,18 @@ CREATE TABLE IF NOT EXISTS versions (
 CREATE TABLE IF NOT EXISTS sessions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, kernel INTEGER NOT NULL REFERENCES kernels ON DELETE CASCADE,
     version INTEGER NOT NULL, gpu INTEGER NOT NULL, limit_s REAL NOT NULL, created REAL NOT NULL,
-    status TEXT NOT NULL, message TEXT NOT NULL DEFAULT '', started REAL, ended REAL, UNIQUE (kernel, version));
+    status TEXT NOT NULL, message TEXT NOT NULL DEFAULT '', started REAL, ended REAL, cancelled REAL,
+    UNIQUE (kernel, version));
 CREATE TABLE IF NOT EXISTS usage (owner TEXT NOT NULL, ended REAL NOT NULL, gpu_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS datasets (
     owner TEXT NOT NULL, slug TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL, files TEXT NOT NULL,
     created REAL NOT NULL, PRIMARY KEY (owner, slug, version));
 CREATE TABLE IF NOT EXISTS interpreters (kernel TEXT PRIMARY KEY, interpreter TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS faults (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, fault TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0);
+    id INTEGER PRIMARY KEY AUTOINCREMENT, fault TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0,
+    added REAL NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS castings (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, casting TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', 1000
     WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'sessions');
@@ -80,7 +84,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The execution of one version. Times in seconds since the epoch."""
+    """The execution of one version. Times in seconds since the epoch; ``cancelled``: when that was asked for."""
 
     id: int
     kernel: KernelRef
@@ -92,6 +96,7 @@ class Session:
     message: str
     started: float | None
     ended: float | None
+    cancelled: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +130,24 @@ class Interpreter:
 class World:
     """The world kept in one folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, durable: bool = True) -> None:
+        """Open it, or make it.
+
+        Args:
+            root: Its folder.
+            durable: Each change survives a power cut; False is for a world that its process takes with it.
+        """
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
         self._db = sqlite3.connect(root / "world.sqlite", isolation_level=None, timeout=10)
         self._db.row_factory = sqlite3.Row
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.executescript(_SCHEMA)
+        for table, column in (("sessions", "cancelled REAL"), ("faults", "added REAL NOT NULL DEFAULT 0")):
+            if column.split()[0] not in {row["name"] for row in self._rows(f"PRAGMA table_info({table})")}:
+                self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")  # a world that is older than it
 
     def close(self) -> None:
         """Close the file."""
@@ -238,6 +252,12 @@ class World:
             row = self._row(f"{_SESSION} WHERE s.kernel = ? AND s.version = ?", kernel.id, version)
         return _session(row) if row else None
 
+    def session_before(self, kernel: Kernel, version: int) -> Session | None:
+        """Of the last version before that ran."""
+        where = "WHERE s.kernel = ? AND s.version < ? ORDER BY s.version DESC LIMIT 1"
+        row = self._row(f"{_SESSION} {where}", kernel.id, version)
+        return _session(row) if row else None
+
     def last_complete(self, kernel: Kernel) -> Session | None:
         """The last version that ended well: the one whose output mounts."""
         where = "WHERE s.kernel = ? AND s.status = ? ORDER BY s.version DESC LIMIT 1"
@@ -249,9 +269,10 @@ class World:
         where = "WHERE s.ended IS NULL " if live else ""
         return [_session(r) for r in self._rows(f"{_SESSION} {where}ORDER BY s.id")]
 
-    def mark(self, session: Session, status: SessionStatus) -> None:
-        """Set the status of a session that goes on."""
-        self._run("UPDATE sessions SET status = ? WHERE id = ?", status.value, session.id)
+    def mark_cancelled(self, session: Session, now: float) -> None:
+        """Its end was asked for."""
+        sql = "UPDATE sessions SET status = ?, cancelled = ? WHERE id = ? AND cancelled IS NULL"
+        self._run(sql, SessionStatus.CANCEL_REQUESTED.value, now, session.id)
 
     def mark_started(self, session: Session, now: float) -> None:
         """It runs."""
@@ -308,20 +329,37 @@ class World:
                 document = json.dumps(to_jsonable(interpreter))
                 self._run("INSERT INTO interpreters (kernel, interpreter) VALUES (?, ?)", str(ref), document)
 
-    def add_faults(self, faults: Sequence[Mapping[str, Any]]) -> None:
+    def add_faults(self, faults: Sequence[Mapping[str, Any]], now: float) -> None:
         """All, or none."""
         with self.change():
             for fault in faults:
-                self._run("INSERT INTO faults (fault) VALUES (?)", json.dumps(fault))
+                self._run("INSERT INTO faults (fault, added) VALUES (?, ?)", json.dumps(fault), now)
 
-    def faults(self) -> list[tuple[int, Any]]:
-        """Number and document of each fault, those that have fired included."""
-        return [(row["id"], json.loads(row["fault"])) for row in self._rows("SELECT * FROM faults ORDER BY id")]
+    def faults(self) -> list[tuple[int, Any, float]]:
+        """Number, document and time of each fault, those that have fired included."""
+        rows = self._rows("SELECT * FROM faults ORDER BY id")
+        return [(row["id"], json.loads(row["fault"]), row["added"]) for row in rows]
 
     def count_fault(self, number: int) -> int:
         """One more occasion for a fault; how many there were."""
         self._run("UPDATE faults SET seen = seen + 1 WHERE id = ?", number)
         row = self._row("SELECT seen FROM faults WHERE id = ?", number)
+        return int(row["seen"]) if row else 0
+
+    def add_castings(self, castings: Sequence[Mapping[str, Any]]) -> None:
+        """Scripts of sessions: all, or none."""
+        with self.change():
+            for casting in castings:
+                self._run("INSERT INTO castings (casting) VALUES (?)", json.dumps(casting))
+
+    def castings(self) -> list[tuple[int, Any]]:
+        """Number and document of each."""
+        return [(row["id"], json.loads(row["casting"])) for row in self._rows("SELECT * FROM castings ORDER BY id")]
+
+    def count_casting(self, number: int) -> int:
+        """One more session that a script could be for; how many there were."""
+        self._run("UPDATE castings SET seen = seen + 1 WHERE id = ?", number)
+        row = self._row("SELECT seen FROM castings WHERE id = ?", number)
         return int(row["seen"]) if row else 0
 
     def fact(self, name: str) -> Any:
@@ -365,4 +403,5 @@ def _session(row: sqlite3.Row) -> Session:
         message=row["message"],
         started=row["started"],
         ended=row["ended"],
+        cancelled=row["cancelled"],
     )

@@ -8,7 +8,7 @@ import pytest
 from kaggle_orchestrator.errors import LocalKaggleError, UsageError
 from kaggle_orchestrator.localkaggle import admin
 from kaggle_orchestrator.localkaggle.address import LocalServer
-from kaggle_orchestrator.localkaggle.faults import KillSession, RpcFault, parse_fault
+from kaggle_orchestrator.localkaggle.faults import KillSession, RpcFault, When, parse_fault
 from kaggle_orchestrator.localkaggle.knobs import Knobs, parse_settings
 from kaggle_orchestrator.localkaggle.sessions import TOO_BIG, TOO_LONG
 from kaggle_orchestrator.localkaggle.spec import Ending, Kill
@@ -89,7 +89,8 @@ def test_a_push_whose_answer_is_lost_has_landed_all_the_same(client: Client, ser
         ({"kill_session": {"as": "magic"}}, "limit, memory, error"),
         ({"kill_session": 3}, "expected an object"),
         ({"rpc": "SaveKernels"}, "is not one of"),
-        ({"rpc": "SaveKernel", "status": 200}, "400 to 599"),
+        ({"rpc": "SaveKernel", "status": 200}, "200 is for a body"),
+        ({"rpc": "SaveKernel", "status": 302}, "400 to 599"),
         ({"rpc": "SaveKernel", "after": True}, "unknown key 'after'"),
         ({"rpc": "SaveKernel", "after_landing": 1}, "true or false"),
     ],
@@ -102,8 +103,8 @@ def test_faults_that_can_not_be_meant(server: LocalServer, fault: Any, complaint
 
 
 def test_a_fault_has_defaults() -> None:
-    assert parse_fault({"rpc": "SaveKernel"}) == RpcFault("SaveKernel", 1, 500, False)
-    assert parse_fault({"kill_session": {}}) == KillSession(1, None, Kill(Ending.LIMIT, 0.0, None))
+    assert parse_fault({"rpc": "SaveKernel"}) == RpcFault(When(number=1), "SaveKernel", 500)
+    assert parse_fault({"kill_session": {}}) == KillSession(When(number=1), None, Kill(Ending.LIMIT))
 
 
 @pytest.mark.parametrize(
