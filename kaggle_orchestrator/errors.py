@@ -102,7 +102,16 @@ class SessionCap(Refused):
 
 
 class QuotaExhausted(Refused):
-    """The weekly accelerator quota is used up, or reserved by running sessions."""
+    """The weekly accelerator quota is used up, or reserved by running sessions.
+
+    Attributes:
+        reserved: It comes free by itself when running sessions end.
+    """
+
+    def __init__(self, message: str, *, reserved: bool = False, hint: str | None = None) -> None:
+        usual = "It frees itself when a running session ends." if reserved else "Wait for the weekly refresh."
+        super().__init__(message, hint=hint or usual)
+        self.reserved = reserved
 
 
 class SourcesDropped(Refused):

@@ -142,17 +142,15 @@ class Pusher:
             soon_s = min(CAP_S, max(self.book.policy.session_limit_s / 50, 0.5))
             park = Park(now + soon_s, Why.SESSION_CAP, error.message)
         else:
-            park = Park(self._quota_back(now), Why.QUOTA, error.message)
+            until = now + RESERVED_S if error.reserved else self._quota_back(now)
+            park = Park(until, Why.QUOTA, error.message)
         self.book.park(park)
         return Wait(park.until, park.why, park.message)
 
     def _quota_back(self, now: float) -> float:
-        """When to ask again after a refusal for quota: soon if running sessions only hold it, else at its refresh."""
+        """When to ask again after a refusal because the quota is used up."""
         try:
-            quota = self.kaggle.quota()
+            refresh = self.kaggle.quota().refresh_at
         except KaggleError:
             return min(next_refresh(now), now + RESERVED_S)
-        if quota.reserved_s > 0 and quota.total_s > quota.used_s:
-            return now + RESERVED_S
-        refresh = quota.refresh_at
         return refresh if refresh is not None and refresh > now else next_refresh(now)

@@ -19,6 +19,7 @@ from kaggle_orchestrator.models import (
     SessionStatus,
     StatusReport,
 )
+from kaggle_orchestrator.profile import QueuedStatus
 
 Json = Mapping[str, Any]
 
@@ -29,9 +30,14 @@ _INVALID = ("invalidDatasetSources", "invalidKernelSources", "invalidCompetition
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)s")
 
 
-def status_report(data: Json, call: Call) -> StatusReport:
-    """Of GetKernelSessionStatus: ``COMPLETE``, ``complete`` and ``cancelAcknowledged`` are all in use."""
+def status_report(data: Json, call: Call, *, queued: QueuedStatus | None = None) -> StatusReport:
+    """Of GetKernelSessionStatus: ``COMPLETE``, ``complete`` and ``cancelAcknowledged`` are all in use.
+
+    A missing status is read as QUEUED only where ``queued`` says that this Kaggle leaves it out.
+    """
     word = data.get("status")
+    if word is None and queued is QueuedStatus.OMITTED:
+        word = SessionStatus.QUEUED.value
     if not isinstance(word, str) or not word:
         raise bad_answer(call, "it has no status")
     plain = re.sub(r"[^A-Z]", "", word.upper()).removeprefix("KERNELWORKERSTATUS")

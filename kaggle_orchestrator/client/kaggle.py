@@ -134,7 +134,7 @@ class Kaggle:
         return self._read(
             f"the status of {ref} v{version}",
             lambda: self._api.get_kernel_session_status(request),
-            answers.status_report,
+            lambda data, call: answers.status_report(data, call, queued=self.profile.queued_status),
         )
 
     def version(self, ref: KernelRef, version: int | None = None) -> KernelVersion | None:

@@ -38,8 +38,7 @@ def refusal(words: str, status: int, what: str) -> Refused:
     if cap := _CAP.search(words):
         return SessionCap(message, limit=int(cap[1]))
     if _QUOTA.search(words):
-        hint = "It frees itself when a running session ends." if _RESERVED in words else "Wait for the weekly refresh."
-        return QuotaExhausted(message, hint=hint)
+        return QuotaExhausted(message, reserved=_RESERVED in words)
     for pattern, hint in _HINTS:
         if re.search(pattern, words, re.IGNORECASE):
             return Refused(message, hint=hint)

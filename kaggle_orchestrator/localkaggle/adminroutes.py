@@ -64,7 +64,7 @@ async def put_dataset(context: Context, fields: Fields) -> dict[str, Any]:
     if not folder.is_absolute() or not folder.exists():
         raise Refusal(400, f"{folder} doesn't exist")
     try:
-        current = context.world.dataset(owner, slug)
+        current = context.world.dataset(owner, slug, now=context.clock.now())
         if current and current.digest == await asyncio.to_thread(datasets.content_digest, folder):
             return {"version": current.version}
         taken = await asyncio.to_thread(datasets.snapshot, folder, context.world.root)

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from kaggle_orchestrator.localkaggle import adminroutes, datasets, downloads, kernels
+from kaggle_orchestrator.localkaggle import adminroutes, blobs, datasets, downloads, kernels
 from kaggle_orchestrator.localkaggle.context import OUTPUT_ROUTE, Call, Context
 from kaggle_orchestrator.localkaggle.failing import App, Cut, Silent, on_lines
 from kaggle_orchestrator.localkaggle.faults import ANY, Body, RpcFault
@@ -31,6 +31,7 @@ _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5}
 _SERVICES: dict[str, dict[str, kernels.Handler]] = {
     "kernels.KernelsApiService": {"SaveKernel": save_kernel, **kernels.HANDLERS},
     "datasets.DatasetApiService": {**datasets.HANDLERS},
+    "blobs.BlobApiService": {"StartBlobUpload": blobs.start_upload},
 }
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -46,6 +47,7 @@ def make_app(context: Context, *, any_host: bool = False) -> App:
     guard = _Guard(context, any_host)
     routes = [
         Route(f"{OUTPUT_ROUTE}/{{session}}/{{name:path}}", guard(_output(context)), methods=["GET", "HEAD"]),
+        Route(f"{blobs.ROUTE}/{{token}}", guard(_blob(context)), methods=["PUT"]),
         *(Route(path, guard(adminroutes.admin(context, h)), methods=[m]) for path, m, h in adminroutes.ROUTES),
     ]
     for prefix in ("/v1", "/api/v1"):
@@ -191,6 +193,13 @@ def _log_stream(context: Context) -> Endpoint:
 def _output(context: Context) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         return downloads.output_file(context, request)
+
+    return endpoint
+
+
+def _blob(context: Context) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return await blobs.put(context, request)
 
     return endpoint
 

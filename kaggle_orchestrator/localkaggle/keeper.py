@@ -4,6 +4,7 @@ A process of its own, so that a session outlives a killed server. It is alone in
 writes ``exit.json`` only when no process of the session is left.
 """
 
+import math
 import os
 import selectors
 import signal
@@ -22,6 +23,8 @@ _FAULT_TICK = 0.02
 _GRACE = 2.0
 """Seconds that the session's first process has to end everything, before it is killed itself."""
 
+_WEIGH_S = 0.2
+"""Seconds between two looks at the memory in use."""
 _END_PATIENCE = 60.0
 """Seconds for which writing ``exit.json`` is tried."""
 
@@ -64,6 +67,8 @@ class Running:
         self._log = log
         self._started = started
         self._deadline = time.monotonic() + spec.limit_s
+        self._terminate_at = self._deadline - spec.sigterm_s if spec.sigterm_s else math.inf
+        self._weigh_at = 0.0
         self._stopped = False
         self._ready = b""
         if spec.boxed:
@@ -100,6 +105,13 @@ class Running:
             if fault and armed is None and self._matches(fault):
                 armed = time.monotonic()
             now = time.monotonic()
+            if now >= self._terminate_at:
+                tree.terminate_descendants()
+                self._terminate_at = math.inf
+            if self._spec.memory_bytes and now >= self._weigh_at:
+                self._weigh_at = now + _WEIGH_S
+                if tree.resident_bytes() > self._spec.memory_bytes:
+                    return self._end(Ending.MEMORY)
             if fault and armed is not None and now >= armed + fault.after_s:
                 return self._end(fault.ending)
             if now >= self._deadline:

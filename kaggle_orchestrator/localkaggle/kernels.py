@@ -4,7 +4,6 @@ import asyncio
 import os
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, RedirectResponse
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
-from kaggle_orchestrator.localkaggle.outputs import Output, read_listing, remove_tree
+from kaggle_orchestrator.localkaggle.outputs import Output, pack, read_listing, remove_tree
 from kaggle_orchestrator.localkaggle.push import gpu_time, quota_refresh
 from kaggle_orchestrator.localkaggle.sessionlog import whole_log
 from kaggle_orchestrator.localkaggle.spec import LieFrom
@@ -266,19 +265,13 @@ async def download_zip(context: Context, call: Call) -> FileResponse:
     os.close(handle)
     path = Path(name)
     try:
-        await asyncio.to_thread(_zip, path, folder.working, list(read_listing(folder)))
+        await asyncio.to_thread(pack, path, folder.working, list(read_listing(folder)))
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     return FileResponse(
         path, media_type="application/zip", filename="output.zip", background=BackgroundTask(path.unlink)
     )
-
-
-def _zip(path: Path, root: Path, names: list[str]) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            archive.write(root / name, name)
 
 
 def quota(context: Context, call: Call) -> dict[str, object]:

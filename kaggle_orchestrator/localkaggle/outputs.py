@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -61,7 +61,9 @@ def settle_output(folder: SessionFolder, knobs: Knobs, *, keep: bool, lost: str 
             case Overflow.LOSE:
                 outputs = _lose(folder, outputs, [o for o in outputs if o not in kept])
             case Overflow.ZIP:
-                _pack(folder, outputs)
+                folder.packed.mkdir(exist_ok=True)
+                pack(folder.packed / ZIP, folder.working, [output.name for output in outputs])
+                make_read_only(folder.packed)
             case unknown:
                 assert_never(unknown)
     write_atomic(folder.listing, json.dumps([(o.name, o.size, o.modified) for o in outputs]).encode())
@@ -84,13 +86,11 @@ def _within(outputs: list[Output], knobs: Knobs) -> list[Output]:
     return kept
 
 
-def _pack(folder: SessionFolder, outputs: list[Output]) -> None:
-    """What is mounted instead of too many files: one archive."""
-    folder.packed.mkdir(exist_ok=True)
-    with zipfile.ZipFile(folder.packed / ZIP, "w") as archive:
-        for output in outputs:
-            archive.write(folder.working / output.name, output.name)
-    make_read_only(folder.packed)
+def pack(archive: Path, root: Path, names: Iterable[str]) -> None:
+    """Write files below ``root`` into an archive."""
+    with zipfile.ZipFile(archive, "w", strict_timestamps=False) as file:
+        for name in names:
+            file.write(root / name, name)
 
 
 def mounted_output(folder: SessionFolder) -> Path:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from slugify import slugify
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
+from kaggle_orchestrator.localkaggle.knobs import Verified
 from kaggle_orchestrator.localkaggle.sources import Sources, sort_sources
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name
 from kaggle_orchestrator.localkaggle.world import Kernel, Settings
@@ -15,6 +16,7 @@ from kaggle_orchestrator.models import KernelRef
 NOT_FOUND = "Notebook not found"
 TITLE_TAKEN = "The requested title is already in use by a notebook. Please choose another title."
 TOO_LARGE = "The kernel source must be less than 1 megabytes in size."
+UNVERIFIED = "Permission 'kernels.create' was denied: the account is not verified."
 _MAX_SOURCE = 1_000_000
 _DEFAULT_GPU = "NvidiaTeslaT4"
 _RETIRED = {"NvidiaTeslaP100": "NvidiaTeslaT4"}
@@ -73,7 +75,9 @@ def save_kernel(context: Context, call: Call) -> dict[str, object]:
 
 
 def _read(context: Context, call: Call) -> _Push:
-    fields = call.fields
+    fields, verified = call.fields, context.knobs.verified
+    if verified is Verified.NOTHING:
+        raise Refusal(403, UNVERIFIED)
     text, language, kind = fields.text("text"), fields.text("language"), fields.text("kernelType")
     if len(text.encode()) >= _MAX_SOURCE:
         raise Refusal(400, TOO_LARGE)
@@ -87,6 +91,8 @@ def _read(context: Context, call: Call) -> _Push:
         _check_paths(text, context.box_reason)
     kernel, ref, title = _target(context, call)
     shape, gpu = _machine(fields)
+    if verified is Verified.NO_PHONE:  # accepted, but without a word about what is missing
+        shape, gpu = None, False
     sources = sort_sources(
         context.world,
         call.user,
@@ -100,7 +106,7 @@ def _read(context: Context, call: Call) -> _Push:
         language=language,
         kernel_type=kind,
         gpu=gpu,
-        internet=fields.flag("enableInternet"),
+        internet=fields.flag("enableInternet") and verified is not Verified.NO_PHONE,
         machine_shape=shape,
         docker_image=fields.text("dockerImage") or None,
         datasets=sources.datasets,

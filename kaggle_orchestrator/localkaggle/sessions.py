@@ -223,7 +223,8 @@ class Sessions:
         lost = self._faults.befalls(LoseOutput, kernel)
         mounts: tuple[Mount, ...] = ()
         if self._faults.befalls(NoMount, kernel) is None:
-            mounts = sources.mounts(self._world, settings, self._knobs(), before=self._before(session))
+            before, now = self._before(session), self._clock.now()
+            mounts = sources.mounts(self._world, settings, self._knobs(), before=before, now=now)
         return Spec(
             python=interpreter.python,
             prefixes=interpreter.prefixes,
@@ -235,6 +236,8 @@ class Sessions:
             boxed=self._boxed,
             hidden=(str(Path.home()), os.environ.get("HOME", "/root"), str(self._world.root)),
             log_bytes=self._knobs().log_bytes,
+            sigterm_s=self._knobs().sigterm_before_kill_s / self._clock.factor,
+            memory_bytes=self._knobs().memory_bytes,
             kill=kill.kill if kill else None,
             lie=lie.lie if lie else None,
             lost=lost.names if lost else None,

@@ -42,7 +42,10 @@ def sort_sources(
 
     def is_dataset(name: str) -> bool:
         parts = _split(name)
-        return parts is not None and parts[0] != COMPETITIONS and world.dataset(*parts) is not None
+        if parts is None or parts[0] == COMPETITIONS or world.latest_version(parts[0], parts[1]) < (parts[2] or 1):
+            return False
+        collection = world.collection(parts[0], parts[1])
+        return collection is None or not collection.private or collection.owner == user
 
     def is_readable(name: str) -> bool:
         kernel = _kernel(world, name)
@@ -53,7 +56,7 @@ def sort_sources(
         return self_mount is SelfMount.DROP and kernel is not None and kernel.ref == target
 
     def is_competition(name: str) -> bool:
-        return is_name(name) and world.dataset(COMPETITIONS, name) is not None
+        return is_name(name) and world.latest_version(COMPETITIONS, name) > 0
 
     known_datasets, invalid_datasets = _parted(datasets, is_dataset)
     known_kernels, invalid_kernels = _parted((name for name in kernels if not is_itself(name)), is_readable)
@@ -73,7 +76,7 @@ def _parted(names: Iterable[str], is_known: Callable[[str], bool]) -> tuple[tupl
     return tuple(name for name in each if each[name]), tuple(name for name in each if not each[name])
 
 
-def mounts(world: World, settings: Settings, knobs: Knobs, *, before: Settings | None) -> tuple[Mount, ...]:
+def mounts(world: World, settings: Settings, knobs: Knobs, *, before: Settings | None, now: float) -> tuple[Mount, ...]:
     """What a session gets if it starts now: of kernels, the last version that ended well.
 
     Args:
@@ -81,10 +84,11 @@ def mounts(world: World, settings: Settings, knobs: Knobs, *, before: Settings |
         settings: The session's.
         knobs: How Kaggle mounts.
         before: Settings of the kernel's session before, which knew some of the sources already.
+        now: The world's time.
     """
     found: dict[str, Mount] = {}
     known = _names(before) if before else frozenset()
-    for name, source, slug, place in _folders(world, settings, knobs):
+    for name, source, slug, place in _folders(world, settings, knobs, now):
         if knobs.first_mount is FirstMount.EMPTY and name not in known:
             continue
         targets = []
@@ -101,17 +105,17 @@ def _names(settings: Settings) -> frozenset[str]:
     return frozenset((*settings.datasets, *settings.competitions, *settings.kernels))
 
 
-def _folders(world: World, settings: Settings, knobs: Knobs) -> Iterator[tuple[str, Path, str, str]]:
+def _folders(world: World, settings: Settings, knobs: Knobs, now: float) -> Iterator[tuple[str, Path, str, str]]:
     """Name, folder, slug and place below the owner of each source that has something to mount."""
     root = world.root
     for name in settings.datasets:
         parts = _split(name)
-        dataset = world.dataset(*parts) if parts else None
+        dataset = world.dataset(*parts, now=now) if parts else None
         if dataset:
             folder = dataset_folder(root, dataset.owner, dataset.slug, dataset.version)
             yield name, folder, dataset.slug, f"datasets/{dataset.owner}/{dataset.slug}"
     for slug in settings.competitions:
-        dataset = world.dataset(COMPETITIONS, slug)
+        dataset = world.dataset(COMPETITIONS, slug, now=now)
         if dataset:
             yield slug, dataset_folder(root, COMPETITIONS, slug, dataset.version), slug, f"{COMPETITIONS}/{slug}"
     for name in settings.kernels:

@@ -85,6 +85,8 @@ class Spec:
         boxed: Whether it gets namespaces of its own.
         hidden: Folders that it may not see.
         log_bytes: Size at which the log is cut in its middle.
+        sigterm_s: Seconds between SIGTERM and SIGKILL at the time limit; 0: no SIGTERM.
+        memory_bytes: Memory in use at which it is killed; 0: no limit.
         kill, lie, lost: What befalls it by a scripted fault; ``lost`` is a glob of outputs.
     """
 
@@ -98,6 +100,8 @@ class Spec:
     boxed: bool
     hidden: tuple[str, ...]
     log_bytes: int
+    sigterm_s: float = 0.0
+    memory_bytes: int = 0
     kill: Kill | None = None
     lie: Lie | None = None
     lost: str | None = None

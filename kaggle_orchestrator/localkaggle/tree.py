@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def adopt_orphans() -> None:
@@ -34,6 +36,22 @@ def kill_descendants() -> None:
             except ProcessLookupError:
                 continue
         time.sleep(0.005)
+
+
+def terminate_descendants() -> None:
+    """SIGTERM to all descendants but the first process of a session, which answers for the others."""
+    for pid in _descendants(os.getpid())[1:]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def resident_bytes() -> int:
+    """Memory that all descendants have in use; shared pages count with each. 0 where the system doesn't tell."""
+    total = 0
+    for pid in _descendants(os.getpid()):
+        with suppress(OSError, ValueError, IndexError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    return total
 
 
 def _reap() -> None:

@@ -92,6 +92,24 @@ class Fields:
             raise Refusal(400, f"{name}: expected a list")
         return tuple(_text(name, item) for item in value)
 
+    def inner(self, name: str) -> "Fields":
+        """An object."""
+        value = self.data.get(name)
+        if value is None:
+            return Fields({})
+        if not isinstance(value, dict):
+            raise Refusal(400, f"{name}: expected an object")
+        return Fields(value)
+
+    def objects(self, name: str) -> tuple["Fields", ...]:
+        """A list of objects."""
+        value = self.data.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise Refusal(400, f"{name}: expected a list of objects")
+        return tuple(Fields(item) for item in value)
+
     def kernel(self, owner: str = "userName", slug: str = "kernelSlug") -> KernelRef:
         """A kernel's name; one that can't be a name is refused as Kaggle refuses unknown ones."""
         ref = KernelRef(self.text(owner), self.text(slug).lower())

@@ -31,7 +31,12 @@ CREATE TABLE IF NOT EXISTS sessions (
 CREATE TABLE IF NOT EXISTS usage (owner TEXT NOT NULL, ended REAL NOT NULL, gpu_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS datasets (
     owner TEXT NOT NULL, slug TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL, files TEXT NOT NULL,
-    created REAL NOT NULL, PRIMARY KEY (owner, slug, version));
+    created REAL NOT NULL, current_at REAL NOT NULL DEFAULT 0, PRIMARY KEY (owner, slug, version));
+CREATE TABLE IF NOT EXISTS collections (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, slug TEXT NOT NULL, title TEXT NOT NULL,
+    private INTEGER NOT NULL, license TEXT NOT NULL, UNIQUE (owner, slug));
+CREATE TABLE IF NOT EXISTS blobs (
+    token TEXT PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, size INTEGER, created REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS interpreters (kernel TEXT PRIMARY KEY, interpreter TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS faults (
     id INTEGER PRIMARY KEY AUTOINCREMENT, fault TEXT NOT NULL, seen INTEGER NOT NULL DEFAULT 0,
@@ -42,6 +47,13 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 INSERT INTO sqlite_sequence (name, seq) SELECT 'sessions', 1000
     WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'sessions');
 """
+
+
+_LATER_COLUMNS = (
+    ("sessions", "cancelled REAL"),
+    ("faults", "added REAL NOT NULL DEFAULT 0"),
+    ("datasets", "current_at REAL NOT NULL DEFAULT 0"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +120,31 @@ class DatasetFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Collection:
+    """A dataset, whatever its version, that was made through the API."""
+
+    id: int
+    owner: str
+    slug: str
+    title: str
+    private: bool
+    license: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A file on its way into a dataset; ``size`` as it was announced, None if it wasn't."""
+
+    token: str
+    owner: str
+    name: str
+    size: int | None
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
-    """One version of a dataset; a competition's owner is ``competitions``."""
+    """One version of a dataset; a competition's owner is ``competitions``. It's the current one from ``current_at``."""
 
     owner: str
     slug: str
@@ -117,6 +152,7 @@ class Dataset:
     digest: str
     files: tuple[DatasetFile, ...]
     created: float
+    current_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +181,7 @@ class World:
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.executescript(_SCHEMA)
-        for table, column in (("sessions", "cancelled REAL"), ("faults", "added REAL NOT NULL DEFAULT 0")):
+        for table, column in _LATER_COLUMNS:
             if column.split()[0] not in {row["name"] for row in self._rows(f"PRAGMA table_info({table})")}:
                 self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")  # a world that is older than it
 
@@ -296,23 +332,68 @@ class World:
 
     # Datasets
 
-    def dataset(self, owner: str, slug: str, version: int | None = None) -> Dataset | None:
-        """One version, or the current one."""
+    def dataset(self, owner: str, slug: str, version: int | None = None, *, now: float) -> Dataset | None:
+        """One version, or the one that is current by now."""
         sql = "SELECT * FROM datasets WHERE owner = ? AND slug = ? "
         if version is None:
-            row = self._row(sql + "ORDER BY version DESC LIMIT 1", owner, slug)
+            row = self._row(sql + "AND current_at <= ? ORDER BY version DESC LIMIT 1", owner, slug, now)
         else:
             row = self._row(sql + "AND version = ?", owner, slug, version)
         if not row:
             return None
         files = tuple(DatasetFile(name, size) for name, size in json.loads(row["files"]))
-        return Dataset(owner, slug, row["version"], row["digest"], files, row["created"])
+        return Dataset(owner, slug, row["version"], row["digest"], files, row["created"], row["current_at"])
+
+    def latest_version(self, owner: str, slug: str) -> int:
+        """Number of a dataset's latest version, current or not; 0 if there is none."""
+        row = self._row("SELECT MAX(version) AS latest FROM datasets WHERE owner = ? AND slug = ?", owner, slug)
+        return int(row["latest"] or 0) if row else 0
 
     def add_dataset(self, dataset: Dataset) -> None:
         """Its next version."""
-        sql = "INSERT INTO datasets (owner, slug, version, digest, files, created) VALUES (?, ?, ?, ?, ?, ?)"
+        sql = "INSERT INTO datasets (owner, slug, version, digest, files, created, current_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
         files = json.dumps([(f.name, f.size) for f in dataset.files])
-        self._run(sql, dataset.owner, dataset.slug, dataset.version, dataset.digest, files, dataset.created)
+        version = (dataset.owner, dataset.slug, dataset.version)
+        self._run(sql, *version, dataset.digest, files, dataset.created, dataset.current_at)
+
+    def remove_dataset(self, owner: str, slug: str) -> None:
+        """All its versions."""
+        with self.change():
+            self._run("DELETE FROM datasets WHERE owner = ? AND slug = ?", owner, slug)
+            self._run("DELETE FROM collections WHERE owner = ? AND slug = ?", owner, slug)
+
+    def collection(self, owner: str, slug: str) -> Collection | None:
+        """By name."""
+        row = self._row("SELECT * FROM collections WHERE owner = ? AND slug = ?", owner, slug)
+        return _collection(row) if row else None
+
+    def collection_by_id(self, number: int) -> Collection | None:
+        """By number."""
+        row = self._row("SELECT * FROM collections WHERE id = ?", number)
+        return _collection(row) if row else None
+
+    def collections(self) -> list[Collection]:
+        """All, the newest first."""
+        return [_collection(row) for row in self._rows("SELECT * FROM collections ORDER BY id DESC")]
+
+    def add_collection(self, owner: str, slug: str, title: str, private: bool, license_: str) -> None:
+        """A dataset that has no version yet."""
+        sql = "INSERT INTO collections (owner, slug, title, private, license) VALUES (?, ?, ?, ?, ?)"
+        self._run(sql, owner, slug, title, private, license_)
+
+    def blob(self, token: str) -> Blob | None:
+        """By its token."""
+        row = self._row("SELECT * FROM blobs WHERE token = ?", token)
+        return Blob(**row) if row else None
+
+    def add_blob(self, blob: Blob) -> None:
+        """One whose bytes are still to come."""
+        sql = "INSERT INTO blobs (token, owner, name, size, created) VALUES (?, ?, ?, ?, ?)"
+        self._run(sql, blob.token, blob.owner, blob.name, blob.size, blob.created)
+
+    def remove_blob(self, token: str) -> None:
+        """It's part of a dataset now."""
+        self._run("DELETE FROM blobs WHERE token = ?", token)
 
     # Interpreters, faults, facts
 
@@ -389,6 +470,10 @@ _SESSION = "SELECT s.*, k.owner, k.slug FROM sessions s JOIN kernels k ON k.id =
 def _kernel(row: sqlite3.Row) -> Kernel:
     ref = KernelRef(row["owner"], row["slug"])
     return Kernel(row["id"], ref, row["title"], bool(row["private"]), row["created"], row["current"] or 0)
+
+
+def _collection(row: sqlite3.Row) -> Collection:
+    return Collection(row["id"], row["owner"], row["slug"], row["title"], bool(row["private"]), row["license"])
 
 
 def _session(row: sqlite3.Row) -> Session:

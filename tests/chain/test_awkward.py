@@ -27,7 +27,7 @@ accelerator = "T4x2"
 [train]
 entry = "plain.py"
 include = ["plain.py"]
-args = ["--steps", "{params.steps}", "--step-s", "0.1", "--resume", "{resume}"]
+args = ["--steps", "{params.steps}", "--step-s", "0.2", "--resume", "{resume}"]
 params = { steps = 60 }
 [checkpoint]
 paths = ["saved/last.json"]

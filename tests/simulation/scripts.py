@@ -37,8 +37,8 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
     "a finished session reads CANCEL_ACKNOWLEDGED": [
         {"lie": "CANCEL_ACKNOWLEDGED", "number": 2, "for_s": 3600, "from": "end"}
     ],
-    "every third call is throttled, with a wait": [{"rpc": "*", "every": 3, "status": 429, "retry_after": 7}],
-    "every third call is throttled, without a word": [{"rpc": "*", "every": 3, "status": 429}],
+    "every fourth call is throttled, with a wait": [{"rpc": "*", "every": 4, "status": 429, "retry_after": 7}],
+    "every fourth call is throttled, without a word": [{"rpc": "*", "every": 4, "status": 429}],
     "every fourth read isn't JSON": [
         {"rpc": rpc, "every": 4, "status": 200, "body": "text"}
         for rpc in ("GetKernelSessionStatus", "ListKernelSessionOutput", "GetKernel")
