@@ -11,8 +11,10 @@ import click
 
 from kaggle_orchestrator.cli.options import json_option, print_json
 from kaggle_orchestrator.errors import UsageError
+from kaggle_orchestrator.profile import Profile
 
 SCHEMA = 1
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.group("local")
@@ -23,11 +25,22 @@ def command() -> None:
 @command.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 lets the system pick one.")
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), help="Folder of its world.")
-@click.option("--faults", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="JSON list of faults.")
+@click.option("--faults", type=_FILE, help="JSON list of faults.")
+@click.option("--sessions", type=_FILE, help="JSON list of courses of sessions that then need no process.")
+@click.option("--profile", type=_FILE, help="Knobs as `kgo probe` measured them; --knob goes before.")
 @click.option("--knob", "knobs", multiple=True, metavar="NAME=VALUE", help="Turn a knob; may be repeated.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--public", is_flag=True, help="Allow an address that isn't loopback. Who reaches it runs code here.")
-def serve(port: int, root: Path | None, faults: Path | None, knobs: tuple[str, ...], host: str, public: bool) -> None:
+def serve(
+    port: int,
+    root: Path | None,
+    faults: Path | None,
+    sessions: Path | None,
+    profile: Path | None,
+    knobs: tuple[str, ...],
+    host: str,
+    public: bool,
+) -> None:
     """Serve in the foreground; Ctrl-C ends it and its sessions.
 
     The first line on stdout is its address.
@@ -51,22 +64,23 @@ def serve(port: int, root: Path | None, faults: Path | None, knobs: tuple[str, .
         port=port,
         host=host,
         public=public,
-        knobs=parse_settings(knobs),
-        faults=_read_faults(faults),
+        knobs={**(Profile.load(profile).measured() if profile else {}), **parse_settings(knobs)},
+        faults=_read_list(faults, "faults"),
+        scripts=_read_list(sessions, "courses of sessions"),
     )
     serve_(options, ready)
 
 
-def _read_faults(path: Path | None) -> list[Any]:
+def _read_list(path: Path | None, of: str) -> list[Any]:
     if path is None:
         return []
     try:
-        faults = json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
-    if not isinstance(faults, list):
-        raise UsageError(f"{path}: expected a list of faults")
-    return faults
+    if not isinstance(entries, list):
+        raise UsageError(f"{path}: expected a list of {of}")
+    return entries
 
 
 @command.command()

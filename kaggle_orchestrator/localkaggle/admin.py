@@ -72,6 +72,15 @@ def add_faults(url: str, faults: Sequence[Mapping[str, Any]]) -> None:
     _call(url, "faults", {"faults": list(faults)})
 
 
+def add_scripts(url: str, scripts: Sequence[Mapping[str, Any]]) -> None:
+    """Add courses of sessions that then need no process; see ``docs/local-kaggle.md``.
+
+    Raises:
+        LocalKaggleError: One isn't a script; none is added then.
+    """
+    _call(url, "scripts", {"scripts": list(scripts)})
+
+
 def set_knobs(url: str, knobs: Mapping[str, object]) -> dict[str, Any]:
     """Turn knobs and return all of them.
 

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from kaggle_orchestrator.errors import UsageError
 from kaggle_orchestrator.localkaggle import datasets
 from kaggle_orchestrator.localkaggle.context import Context
+from kaggle_orchestrator.localkaggle.scripted import parse_casting
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name, parse_body
 from kaggle_orchestrator.localkaggle.world import Interpreter
 from kaggle_orchestrator.models import KernelRef
@@ -52,6 +53,7 @@ async def health(context: Context, fields: Fields) -> dict[str, Any]:
         "root": str(context.world.root),
         "box": context.boxed,
         "box_reason": context.box_reason,
+        "clock": {"now": context.clock.now(), "factor": context.clock.factor},
     }
 
 
@@ -103,6 +105,17 @@ async def add_faults(context: Context, fields: Fields) -> dict[str, Any]:
     return {"added": len(faults)}
 
 
+async def add_scripts(context: Context, fields: Fields) -> dict[str, Any]:
+    """Add courses of sessions: all, or none."""
+    scripts = fields.data.get("scripts")
+    if not isinstance(scripts, list):
+        raise UsageError("scripts: expected a list")
+    for script in scripts:
+        parse_casting(script)
+    context.world.add_castings(scripts)
+    return {"added": len(scripts)}
+
+
 async def set_knobs(context: Context, fields: Fields) -> dict[str, Any]:
     """Turn knobs; what all of them are then."""
     context.set_knobs(dict(fields.data))
@@ -142,6 +155,7 @@ ROUTES: list[tuple[str, str, Handler]] = [
     ("/_kgo/dataset", "POST", put_dataset),
     ("/_kgo/kernel", "POST", configure_kernel),
     ("/_kgo/faults", "POST", add_faults),
+    ("/_kgo/scripts", "POST", add_scripts),
     ("/_kgo/knobs", "POST", set_knobs),
     ("/_kgo/sessions", "GET", list_sessions),
     ("/_kgo/stop", "POST", stop),

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _MAX_BODY = 32 << 20
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]+\](:\d{1,5})?")
-_SERVICES: dict[str, dict[str, kernels.Handler]] = {
+SERVICES: dict[str, dict[str, kernels.Handler]] = {
     "kernels.KernelsApiService": {"SaveKernel": save_kernel, **kernels.HANDLERS},
     "datasets.DatasetApiService": {**datasets.HANDLERS},
     "blobs.BlobApiService": {"StartBlobUpload": blobs.start_upload},
@@ -135,7 +135,7 @@ def _rpc(context: Context) -> Endpoint:
         service, rpc = request.path_params["service"], request.path_params["rpc"]
         if (service, rpc) == ("security.OAuthService", "IntrospectToken"):
             return await _with_faults(context, rpc, lambda: _introspect(request))
-        handler = _SERVICES.get(service, {}).get(rpc)
+        handler = SERVICES.get(service, {}).get(rpc)
         if handler is None:
             raise Refusal(501, f"The local Kaggle does not serve {service[:100]}/{rpc[:100]}.")
         user = user_of_authorization(request.headers.get("authorization"))

@@ -268,7 +268,7 @@ def _rpc(data: Mapping[str, Any]) -> RpcFault:
     _only(data, {"rpc", *forms, *_WHEN}, "fault")
     name, status, body, refuse = data["rpc"], data.get("status", 500), data.get("body"), data.get("refuse")
     if name != ANY and name not in RPCS:
-        raise UsageError(f"rpc: {name!r} is not {ANY} or one of {', '.join(sorted(RPCS))}")
+        raise UsageError(f"rpc: {name!r} is not one of {', '.join((ANY, *sorted(RPCS)))}")
     if isinstance(status, bool) or not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):
         raise UsageError(f"rpc.status: expected an HTTP error status (400 to 599), or 200, got {status!r}")
     if body is not None and body not in list(Body):

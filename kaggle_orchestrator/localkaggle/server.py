@@ -27,6 +27,7 @@ from kaggle_orchestrator.localkaggle.context import Context
 from kaggle_orchestrator.localkaggle.faults import parse_fault
 from kaggle_orchestrator.localkaggle.knobs import BoxMode, Knobs
 from kaggle_orchestrator.localkaggle.outputs import remove_tree
+from kaggle_orchestrator.localkaggle.scripted import parse_casting
 from kaggle_orchestrator.localkaggle.world import World
 
 _log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Options:
         idle_s: End after so many seconds without a session or a request; None: never.
         knobs: Knobs to turn first.
         faults: Scripted faults to add first.
+        scripts: Courses of sessions that need no process.
     """
 
     root: Path
@@ -56,6 +58,7 @@ class Options:
     idle_s: float | None = None
     knobs: Mapping[str, object] = field(default_factory=dict)
     faults: Sequence[Mapping[str, Any]] = ()
+    scripts: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ def serve(options: Options, ready: Callable[[Serving], None]) -> None:
     Knobs().changed(options.knobs)
     for fault in options.faults:
         parse_fault(fault)
+    for script in options.scripts:
+        parse_casting(script)
     root = options.root.absolute()
     root.mkdir(parents=True, exist_ok=True)
     _become_only_server(root)
@@ -99,6 +104,7 @@ async def _serve(options: Options, root: Path, listener: socket.socket, ready: C
     context = Context(world, SystemClock(), boxed, reason, secrets.token_hex(8))
     context.set_knobs(turned.jsonable())
     context.faults.add(list(options.faults))
+    world.add_castings(options.scripts)
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     context.sessions.url = url

@@ -203,12 +203,11 @@ class Sessions:
         course, folder = self._course(session), self.folder(session)
         assert course
         assert session.started is not None
-        until_s = at - session.started
-        ending, code = course.ending, course.code
+        until_s, ending, code = course.end_s, course.ending, course.code
         if stop:
-            ending, code = Ending.STOP, None
+            until_s, ending, code = at - session.started, Ending.STOP, None
         elif session.cancelled is not None and at >= session.cancelled:
-            ending, code = Ending.CANCEL, None
+            until_s, ending, code = at - session.started, Ending.CANCEL, None
         scripted.perform(folder, course.script, until_s)
         self._speak(session, course, until_s)
         folder.write_end(End(ending, code, session.started, at, in_world=True))
@@ -313,8 +312,9 @@ class Sessions:
         if saves and now < (session.cancelled or 0.0) + knobs.cancel_save_s:
             return  # Kaggle saves what there is first
         status, message, disposition = _verdict(end, knobs)
+        lost = folder.read_spec().lost if folder.spec.exists() else None
         try:
-            settle_output(folder, knobs, keep=disposition is Disposition.KEEP, lost=folder.read_spec().lost)
+            settle_output(folder, knobs, keep=disposition is Disposition.KEEP, lost=lost)
             if status is SessionStatus.COMPLETE:
                 add_extras(folder, SCRIPT)
             if not self._boxed:

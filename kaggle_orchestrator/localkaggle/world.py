@@ -351,7 +351,8 @@ class World:
 
     def add_dataset(self, dataset: Dataset) -> None:
         """Its next version."""
-        sql = "INSERT INTO datasets (owner, slug, version, digest, files, created, current_at) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        names = "owner, slug, version, digest, files, created, current_at"
+        sql = f"INSERT INTO datasets ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         files = json.dumps([(f.name, f.size) for f in dataset.files])
         version = (dataset.owner, dataset.slug, dataset.version)
         self._run(sql, *version, dataset.digest, files, dataset.created, dataset.current_at)

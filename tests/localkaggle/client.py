@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from requests.adapters import BaseAdapter
 
 from kaggle_orchestrator.localkaggle import admin
 
@@ -23,11 +24,13 @@ SLEEPS = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import 
 class Client:
     """One account at one address."""
 
-    def __init__(self, url: str, token: str = "kgo-local") -> None:
+    def __init__(self, url: str, token: str = "kgo-local", adapter: BaseAdapter | None = None) -> None:
         self.url = url
         self.user = token.removeprefix("kgo-local-") if token != "kgo-local" else "me"
         self.http = requests.Session()
         self.http.trust_env = False  # no proxy, no .netrc
+        if adapter is not None:
+            self.http.mount("http://", adapter)
         self.http.headers["Authorization"] = f"Bearer {token}"
 
     def post(self, rpc: str, fields: object, service: str = KERNELS, prefix: str = "/v1") -> requests.Response:
@@ -78,7 +81,11 @@ class Client:
 
     def files(self, slug: str, version: int | None = None) -> dict[str, bytes]:
         listed = self.output(slug, version, pageSize=200)["files"]
-        return {f["fileName"]: requests.get(f["url"], timeout=30).content for f in listed}
+        return {f["fileName"]: self.get(f["url"]).content for f in listed}
+
+    def get(self, url: str, **headers: str) -> requests.Response:
+        """A download, without credentials."""
+        return self.http.get(url, headers={"Authorization": None, **headers}, timeout=30)
 
     def log(self, slug: str, version: int | None = None, stream: str | None = None) -> str:
         records = json.loads(self.output(slug, version).get("log") or "[]")

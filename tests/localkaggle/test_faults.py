@@ -77,10 +77,10 @@ def test_a_push_whose_answer_is_lost_has_landed_all_the_same(client: Client, ser
 @pytest.mark.parametrize(
     ("fault", "complaint"),
     [
-        ({"kill_sesion": {}}, "exactly one of the keys kill_session, rpc"),
+        ({"kill_sesion": {}}, "exactly one of the keys download, kill_session"),
         ({}, "exactly one"),
         ([], "a fault is an object"),
-        ({"kill_session": {"nth": 1}}, "unknown key 'nth'; there are: after_s, as, kernel, number, when_output"),
+        ({"kill_session": {"nth": 1}}, "unknown key 'nth'; there are: after_s, as, chance"),
         ({"kill_session": {"number": 0}}, "a whole number from 1"),
         ({"kill_session": {"kernel": "nonsense"}}, "expected owner/slug"),
         ({"kill_session": {"when_output": "/etc/*"}}, "below /kaggle/working"),
@@ -111,7 +111,7 @@ def test_a_fault_has_defaults() -> None:
     ("setting", "complaint"),
     [
         ("nonsense", "NAME=VALUE"),
-        ("no_knob=1", "no knob 'no_knob'; there are: box, cpu_sessions"),
+        ("no_knob=1", "no knob 'no_knob'; there are: box, calls_per_minute"),
         ("output_after_kill=maybe", "is not drop, keep"),
         ("gpu_sessions=two", "is not a number"),
         ("gpu_quota_hours=nan", "out of range"),

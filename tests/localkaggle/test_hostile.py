@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kaggle_orchestrator.localkaggle.address import LocalServer
+from kaggle_orchestrator.localkaggle.app import SERVICES
 from kaggle_orchestrator.localkaggle.faults import RPCS
-from tests.localkaggle.client import DATASETS, KERNELS, Client
+from tests.localkaggle.client import Client
 
 RAW = [
     b"",
@@ -29,12 +30,15 @@ RAW = [
     b'"kernelType": "script"}',
     b'{"userName": "me\\u0000", "kernelSlug": "x"}',
 ]
-SERVICE = {"GetDatasetStatus": DATASETS, "ListDatasetFiles": DATASETS, "IntrospectToken": "security.OAuthService"}
+SERVICE = {rpc: service for service, handlers in SERVICES.items() for rpc in handlers} | {
+    "IntrospectToken": "security.OAuthService"
+}
 FIELDS = [
     *("slug", "newTitle", "text", "language", "kernelType", "userName", "kernelSlug", "ownerSlug", "datasetSlug"),
     *("versionLabel", "pageSize", "pageToken", "page", "id", "isPrivate", "enableGpu", "machineShape", "search"),
     *("sessionTimeoutSeconds", "kernelDataSources", "datasetDataSources", "filePath", "versionNumber", "token"),
     *("kernelSessionId", "group", "user", "competitionDataSources", "kernelExecutionType"),
+    *("title", "licenseName", "files", "body", "name", "contentLength", "fileName", "datasetVersionNumber"),
 ]
 VALUES = st.one_of(
     st.none(),
@@ -48,11 +52,14 @@ VALUES = st.one_of(
 )
 
 
+def test_faults_know_every_call() -> None:
+    assert set(SERVICE) == RPCS
+
+
 @pytest.mark.parametrize("rpc", sorted(RPCS))
 def test_malformed_bodies_are_refused(client: Client, rpc: str) -> None:
     for body in RAW:
-        service = SERVICE.get(rpc, KERNELS)
-        response = client.http.post(f"{client.url}/v1/{service}/{rpc}", data=body, timeout=30)
+        response = client.http.post(f"{client.url}/v1/{SERVICE[rpc]}/{rpc}", data=body, timeout=30)
         assert response.status_code < 500, (rpc, body[:60], response.text)
         response.json()
 
@@ -61,7 +68,7 @@ def test_malformed_bodies_are_refused(client: Client, rpc: str) -> None:
 @given(rpc=st.sampled_from(sorted(RPCS)), fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=6))
 def test_no_fields_make_it_fail(client: Client, rpc: str, fields: dict[str, Any]) -> None:
     body = json.dumps(fields)  # lone surrogates travel as escapes
-    response = client.http.post(f"{client.url}/v1/{SERVICE.get(rpc, KERNELS)}/{rpc}", data=body, timeout=30)
+    response = client.http.post(f"{client.url}/v1/{SERVICE[rpc]}/{rpc}", data=body, timeout=30)
     assert response.status_code not in (500, 503), (rpc, fields, response.text)
     if rpc == "SaveKernel":
         assert client.post("ListKernels", {"group": "PROFILE"}).status_code == 200
