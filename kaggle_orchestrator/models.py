@@ -34,6 +34,29 @@ class KernelRef:
         return f"{self.owner}/{self.slug}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class DatasetRef:
+    """``owner/slug``."""
+
+    owner: str
+    slug: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``owner/slug``.
+
+        Raises:
+            UsageError: It isn't one.
+        """
+        match = _REF.fullmatch(text)
+        if not match:
+            raise UsageError(f"{text!r} is not a dataset: expected owner/slug.")
+        return cls(match[1], match[2])
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.slug}"
+
+
 class SessionStatus(StrEnum):
     """Kaggle's words for a session's state."""
 
@@ -78,7 +101,8 @@ class Accelerator:
 class PushRequest:
     """All that a push says. Sources are ``owner/slug`` names (competitions: a slug).
 
-    ``session_timeout_s`` None leaves Kaggle's maximum (12 h; Kaggle wants a number below it).
+    ``session_timeout_s`` None leaves Kaggle's maximum (12 h; Kaggle wants a number below it). ``run`` False saves a
+    version without running it.
     """
 
     ref: KernelRef
@@ -95,6 +119,7 @@ class PushRequest:
     models: tuple[str, ...] = ()
     docker_image: str | None = None
     session_timeout_s: int | None = None
+    run: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +159,15 @@ class OutputListing:
     def by_name(self) -> Mapping[str, OutputFile]:
         """The files by name."""
         return {f.name: f for f in self.files}
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A piece of a session's log, ``time`` seconds after its start; ``stream`` is ``stdout`` or ``stderr``."""
+
+    stream: str
+    time: float
+    data: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kaggle_orchestrator.client.refusal import refusal
 from kaggle_orchestrator.client.translate import Call, bad_answer, words
-from kaggle_orchestrator.errors import SourcesDropped, UsageError
+from kaggle_orchestrator.errors import KaggleError, Refused, SourcesDropped, UsageError
 from kaggle_orchestrator.models import (
     KernelRef,
     KernelVersion,
@@ -115,6 +115,50 @@ def quota(data: Json, call: Call) -> Quota:
         raise bad_answer(call, "it has no GPU quota")
     used, reserved, total = (_duration(gpu, k, call) for k in ("timeUsed", "timeReserved", "totalTimeAllowed"))
     return Quota(used, reserved, total, _moment(data, "quotaRefreshTime", call))
+
+
+def done(data: Json, call: Call) -> None:
+    """Of a call that only does something. A refusal comes as 200 with words in it.
+
+    Raises:
+        KaggleError: It was refused.
+    """
+    if message := _text(data, "errorMessage", call):
+        raise KaggleError(f"Kaggle refused {call.what}: {words(message, call)}")
+
+
+def dataset_files(data: Json, call: Call) -> tuple[dict[str, int], str]:
+    """Of ListDatasetFiles: sizes by name, and the next page's token (empty on the last)."""
+    sizes = {
+        _text(item, "name", call): _number(item, "totalBytes", call) for item in _objects(data, "datasetFiles", call)
+    }
+    return sizes, _text(data, "nextPageToken", call)
+
+
+def dataset_status(data: Json, call: Call) -> str:
+    """Of GetDatasetStatus: ``READY`` when its files are there."""
+    return _text(data, "status", call).upper()
+
+
+def dataset_made(data: Json, call: Call) -> None:
+    """Of CreateDataset and CreateDatasetVersion.
+
+    Raises:
+        Refused: Kaggle refused it; nothing was made.
+        UnclearPush: The answer doesn't say.
+    """
+    if error := _text(data, "error", call):
+        raise Refused(f"Kaggle refused {call.what}: {words(error, call)}")
+    if _text(data, "status", call).lower() != "ok":
+        raise bad_answer(call, "it doesn't say that it was made")
+
+
+def upload_place(data: Json, call: Call) -> tuple[str, str]:
+    """Of StartBlobUpload: the token that names the upload, and where its bytes go."""
+    token, url = _text(data, "token", call), _text(data, "createUrl", call)
+    if not token or not url:
+        raise bad_answer(call, "it has no token or no address")
+    return token, url
 
 
 def introspection(data: Json, call: Call) -> str:

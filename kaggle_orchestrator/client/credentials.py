@@ -41,6 +41,7 @@ class Login:
 
     Attributes:
         expires_at: Seconds since the epoch at which ``access`` ends; 0 without one.
+        file: Where it lies.
     """
 
     refresh: str = field(repr=False)
@@ -48,6 +49,20 @@ class Login:
     expires_at: float
     username: str
     origin: str
+    file: Path
+
+    def renewed(self, access: str, expires_at: float) -> None:
+        """Write a new access token down as the official client does; what else is in the file stays.
+
+        Raises:
+            OSError: It can't be written.
+        """
+        moment = datetime.fromtimestamp(expires_at, UTC).isoformat()
+        stored = _read_object(self.file) | {"access_token": access, "access_token_expiration": moment}
+        beside = self.file.with_name(f"{self.file.name}.{os.getpid()}.tmp")
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+            json.dump(stored, out, indent=2)
+        beside.replace(self.file)
 
 
 Credentials = Token | LegacyKey | Login
@@ -88,6 +103,10 @@ def find_credentials(environ: Mapping[str, str]) -> Credentials:
 
 
 def _token(environ: Mapping[str, str], home: Path) -> Token | None:
+    if environ.get("KAGGLE_KERNEL_RUN_TYPE") and (inside := environ.get("KAGGLE_API_V1_TOKEN")):
+        origin = "the file in KAGGLE_API_V1_TOKEN"  # inside a Kaggle session
+        if text := _read(Path(inside), origin):
+            return Token(_sendable(text, origin), origin)
     value = environ.get("KAGGLE_API_TOKEN", "").strip()
     if value:
         origin = "the file in KAGGLE_API_TOKEN"
@@ -123,13 +142,14 @@ def _legacy_key(environ: Mapping[str, str], file: Path) -> LegacyKey | None:
 
 
 def _login(home: Path) -> Login | None:
-    stored = _read_object(home / ".kaggle" / "credentials.json")
+    file = home / ".kaggle" / "credentials.json"
+    stored = _read_object(file)
     refresh, access, username = (stored.get(k) or "" for k in ("refresh_token", "access_token", "username"))
     if not (isinstance(refresh, str) and isinstance(access, str) and isinstance(username, str) and refresh):
         return None
     origin = "~/.kaggle/credentials.json"
     expires = _seconds(stored.get("access_token_expiration")) if access else 0.0
-    return Login(refresh, _sendable(access, origin) if access else "", expires, username, origin)
+    return Login(refresh, _sendable(access, origin) if access else "", expires, username, origin, file)
 
 
 def _seconds(text: object) -> float:

@@ -89,7 +89,7 @@ class Identity:
 
 
 class _LoginAuth(AuthBase):
-    """A bearer token that is renewed before it ends; the file of `kaggle auth login` is left as it is."""
+    """A bearer token that is renewed before it ends, and written into the file of `kaggle auth login`."""
 
     def __init__(self, login: Login, transport: Transport, clock: Clock) -> None:
         self._login = login
@@ -118,5 +118,9 @@ class _LoginAuth(AuthBase):
                     f"The login in {self._login.origin} is not valid any more.", hint="Run `kaggle auth login` again."
                 ) from error
             self._expires_at = self._clock.now() + seconds
+            try:
+                self._login.renewed(self.current, self._expires_at)
+            except OSError as error:
+                log.debug("The renewed access token can't be written down: %s", error.strerror)
             log.debug("The access token was renewed.")
         return self.current

@@ -1,7 +1,8 @@
 """Kaggle as the layers above see it: version-exact reads that are repeated, and a push that never is."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,6 +18,7 @@ from kaggle_orchestrator.models import (
     Artifact,
     KernelRef,
     KernelVersion,
+    LogRecord,
     OutputFile,
     OutputListing,
     PushAnswer,
@@ -48,6 +50,7 @@ class Kaggle:
 
     Attributes:
         profile: What was measured of this Kaggle.
+        datasets: The account's datasets.
     """
 
     def __init__(
@@ -61,6 +64,8 @@ class Kaggle:
     ) -> None:
         from kagglesdk.kernels.services.kernels_api_service import KernelsApiClient
 
+        from kaggle_orchestrator.client.datasets import Datasets
+
         self._endpoint = endpoint
         self._transport = transport
         self._identity = identity
@@ -69,6 +74,7 @@ class Kaggle:
         self.profile = profile
         self._downloader = Downloader(files, retry)
         self._api = KernelsApiClient(transport)
+        self.datasets = Datasets(transport, identity, files, retry)
         self._owner: str | None = None
 
     @property
@@ -229,6 +235,48 @@ class Kaggle:
         """
         return self._read("the GPU quota", self._api.get_accelerator_quota_statistics, answers.quota)
 
+    def cancel(self, session_id: int) -> None:
+        """End a session, whose number only the session itself knows (``KAGGLE_CONTAINER_NAME``).
+
+        Raises:
+            NotAccessible: There is no such session, or it isn't this account's.
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        from kagglesdk.kernels.types.kernels_api_service import ApiCancelKernelSessionRequest
+
+        request = ApiCancelKernelSessionRequest()
+        request.kernel_session_id = session_id
+        self._read(
+            f"the cancel of session {session_id}", lambda: self._api.cancel_kernel_session(request), answers.done
+        )
+
+    def delete(self, ref: KernelRef) -> None:
+        """Delete a kernel with its versions and outputs; sessions of it are ended. One that isn't there is no error.
+
+        Raises:
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        from kagglesdk.kernels.types.kernels_api_service import ApiDeleteKernelRequest
+
+        request = ApiDeleteKernelRequest()
+        request.user_name = ref.owner
+        request.kernel_slug = ref.slug
+        with suppress(NotAccessible):
+            self._read(f"the removal of {ref}", lambda: self._api.delete_kernel(request), answers.done)
+
+    def follow(self, ref: KernelRef, version: int) -> Iterator[LogRecord]:
+        """A version's log, each record once: live while its session runs, however often the connection drops.
+
+        Raises:
+            NotAccessible: There is no such version, or it isn't this account's.
+            KaggleError: The log can't be had.
+        """
+        from kaggle_orchestrator.client.logs import follow
+
+        path, query = f"/v1/kernels/logs/stream/{ref.owner}/{ref.slug}", {"versionLabel": f"v{version}"}
+        call = Call(f"the log of {ref} v{version}", secrets=self._identity.secrets)
+        return follow(lambda: self._transport.open(path, query), call, self._retry)
+
     def download(
         self,
         files: Sequence[OutputFile],
@@ -321,6 +369,7 @@ def _version_request(kind: Callable[[], Any], ref: KernelRef, version: int | Non
 
 def _save_request(push: PushRequest) -> Any:
     from kagglesdk.kernels.types.kernels_api_service import ApiSaveKernelRequest
+    from kagglesdk.kernels.types.kernels_enums import KernelExecutionType
 
     request = ApiSaveKernelRequest()
     request.slug = str(push.ref)
@@ -339,4 +388,6 @@ def _save_request(push: PushRequest) -> Any:
     request.model_data_sources = list(push.models)
     request.docker_image = push.docker_image
     request.session_timeout_seconds = push.session_timeout_s
+    if not push.run:
+        request.kernel_execution_type = KernelExecutionType.QUICK_SAVE
     return request

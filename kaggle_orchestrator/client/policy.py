@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -28,6 +29,7 @@ class Policy:
         longest_wait_s: No wait is longer. When Kaggle asks for more, the caller is told instead.
         connections: Files downloaded at a time, one connection each.
         pages: Pages of a listing; more are taken for a listing that never ends.
+        calls_per_minute: kgo's own budget of API calls (not of downloads); None: no limit.
     """
 
     connect_s: float = 10.0
@@ -39,10 +41,36 @@ class Policy:
     longest_wait_s: float = 60.0
     connections: int = 32
     pages: int = 500
+    calls_per_minute: float | None = None
 
     def wait(self, tries: int, rng: random.Random) -> float:
         """Seconds to wait after ``tries`` failures (from 1): doubling, with jitter of a half."""
         return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (tries - 1)) * rng.uniform(0.5, 1.0)
+
+
+class Pace:
+    """Spreads calls, from whatever thread, so that no minute has more than its budget."""
+
+    def __init__(self, policy: Policy, clock: Clock) -> None:
+        self._most = policy.calls_per_minute
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._calls: deque[float] = deque()
+
+    def wait(self) -> None:
+        """Wait until one more call fits."""
+        if self._most is None:
+            return
+        with self._lock:  # held while waiting: the others' turn comes later still
+            while (left := self._left(self._clock.now())) > 0:
+                self._clock.sleep(left)
+            self._calls.append(self._clock.now())
+
+    def _left(self, now: float) -> float:
+        while self._calls and self._calls[0] <= now - 60.0:
+            self._calls.popleft()
+        full = self._most is not None and len(self._calls) >= max(1, int(self._most))
+        return self._calls[0] + 60.0 - now if full else 0.0
 
 
 class Retry:
@@ -74,10 +102,14 @@ class Retry:
         """Seconds since the epoch."""
         return self._clock.now()
 
-    def pause(self, error: BaseException, tries: int, stop: threading.Event) -> None:
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._clock.sleep(seconds)
+
+    def pause(self, error: BaseException | None, tries: int, stop: threading.Event | None = None) -> None:
         """Wait as ``error`` asks, or else as ``tries`` failures in a row suggest; no longer once ``stop`` is set."""
         left = self._seconds(error, tries)
-        while left > 0 and not stop.is_set():
+        while left > 0 and not (stop and stop.is_set()):
             self._clock.sleep(min(1.0, left))
             left -= 1.0
 

@@ -12,7 +12,7 @@ from requests.adapters import BaseAdapter
 from requests.auth import AuthBase
 
 from kaggle_orchestrator.client.endpoint import Endpoint
-from kaggle_orchestrator.client.policy import Policy
+from kaggle_orchestrator.client.policy import Pace, Policy
 from kaggle_orchestrator.client.session import open_session
 from kaggle_orchestrator.client.wire import Answer, answer_of, blocks
 from kaggle_orchestrator.clock import Clock
@@ -35,11 +35,18 @@ class Transport(KaggleHttpClient):  # type: ignore[misc]  # the SDK has no types
     """What the SDK's service clients call. They get an :class:`Answer` back instead of the SDK's decoded object."""
 
     def __init__(
-        self, endpoint: Endpoint, auth: AuthBase, policy: Policy, clock: Clock, adapter: BaseAdapter | None = None
+        self,
+        endpoint: Endpoint,
+        auth: AuthBase,
+        policy: Policy,
+        clock: Clock,
+        adapter: BaseAdapter | None = None,
+        pace: Pace | None = None,
     ) -> None:
         # PROD is the form of the routes (`/v1/…`), whatever the address.
         super().__init__(env=KaggleEnv.PROD)
         self._setup = _Setup(endpoint, auth, policy, clock, adapter)
+        self._pace = pace or Pace(policy, clock)
         self._endpoint = endpoint.url
         # The SDK doesn't look for credentials when the session is there.
         self._session = open_session(endpoint, policy, auth, adapter)
@@ -54,6 +61,7 @@ class Transport(KaggleHttpClient):  # type: ignore[misc]  # the SDK has no types
         prepared = self._prepare_request(service_name, request_name, request)
         settings = self._session.merge_environment_settings(prepared.url, {}, None, None, None)
         settings["stream"] = True
+        self._pace.wait()
         clock, limit = self._setup.clock, self._setup.policy.total_s
         started = clock.now()
         with self._session.send(prepared, allow_redirects=False, **settings) as response:
@@ -74,11 +82,20 @@ class Transport(KaggleHttpClient):  # type: ignore[misc]  # the SDK has no types
         """
         setup = self._setup
         policy = replace(setup.policy, read_s=setup.policy.push_read_s, connections=1)
-        transport = Transport(setup.endpoint, setup.auth, policy, setup.clock, setup.adapter)
+        transport = Transport(setup.endpoint, setup.auth, policy, setup.clock, setup.adapter, self._pace)
         try:
             yield transport
         finally:
             transport.close()
+
+    def open(self, path: str, query: dict[str, str]) -> requests.Response:
+        """The answer to a GET, whose body is still to be read.
+
+        Raises:
+            requests.RequestException: There is none.
+        """
+        self._pace.wait()
+        return self._session.get(f"{self._endpoint}{path}", params=query, stream=True, allow_redirects=False)
 
     def close(self) -> None:
         """Close the connections."""

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -110,7 +111,7 @@ def test_the_token_comes_first(home: Path) -> None:
         Token("second", "~/.kaggle/access_token"),
         Token("third", "~/.kaggle/access_token.txt"),
         LegacyKey("me", "fourth", str(home / ".kaggle/kaggle.json")),
-        Login("fifth", "", 0.0, "me", "~/.kaggle/credentials.json"),
+        Login("fifth", "", 0.0, "me", "~/.kaggle/credentials.json", home / ".kaggle/credentials.json"),
     ]
     assert find_credentials(environ) == order[0]
     del environ["KAGGLE_API_TOKEN"]
@@ -118,6 +119,14 @@ def test_the_token_comes_first(home: Path) -> None:
         assert find_credentials(environ) == expected
         if name:
             (home / ".kaggle" / name).unlink()
+
+
+def test_inside_a_kaggle_session_its_own_token_comes_first(home: Path) -> None:
+    file = write(home / "token", "inside\n")
+    environ = {"HOME": str(home), "KAGGLE_API_TOKEN": "outside", "KAGGLE_API_V1_TOKEN": str(file)}
+    assert find_credentials(environ) == Token("outside", "KAGGLE_API_TOKEN")
+    environ["KAGGLE_KERNEL_RUN_TYPE"] = "Batch"
+    assert find_credentials(environ) == Token("inside", "the file in KAGGLE_API_V1_TOKEN")
 
 
 def test_a_token_may_name_a_file(home: Path) -> None:
@@ -268,10 +277,13 @@ def test_a_legacy_key_says_its_owner_itself(server: FaultyServer, clock: FakeClo
     assert authorization(server) == ["Basic YW5uOmtleQ=="]
 
 
-def test_a_login_is_renewed_before_it_ends(server: FaultyServer, clock: FakeClock) -> None:
+def test_a_login_is_renewed_before_it_ends_and_written_down(
+    server: FaultyServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "credentials.json", {"refresh_token": SECRET, "scopes": ["a"]})
     server.on(RENEW, answer({"token": "first", "expiresIn": 3600}), answer({"token": "second", "expiresIn": "3600"}))
     server.rpc("GetKernelSessionStatus", answer({"status": "RUNNING"}))
-    with real(server, Login(SECRET, "", 0.0, "ann", "x"), clock) as kaggle:
+    with real(server, Login(SECRET, "", 0.0, "ann", "x", file), clock) as kaggle:
         assert kaggle.owner() == "ann"
         for _ in range(2):
             kaggle.status(REF, 1)
@@ -279,6 +291,11 @@ def test_a_login_is_renewed_before_it_ends(server: FaultyServer, clock: FakeCloc
         kaggle.status(REF, 1)
     assert authorization(server) == [None, "Bearer first", "Bearer first", None, "Bearer second"]
     assert server.calls(RENEW)[0].json["refreshToken"] == SECRET
+    stored = json.loads(file.read_text())
+    assert (stored["refresh_token"], stored["access_token"], stored["scopes"]) == (SECRET, "second", ["a"])
+    assert stored["access_token_expiration"].endswith("+00:00")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir() if "credentials" in path.name] == ["credentials.json"]
 
 
 def test_a_login_that_is_still_good_is_not_renewed(server: FaultyServer, clock: FakeClock, home: Path) -> None:
@@ -295,9 +312,10 @@ def test_a_login_that_is_still_good_is_not_renewed(server: FaultyServer, clock: 
     assert authorization(server) == ["Bearer stored"]
 
 
-def test_a_login_that_ended_says_so(server: FaultyServer, clock: FakeClock) -> None:
+def test_a_login_that_ended_says_so(server: FaultyServer, clock: FakeClock, tmp_path: Path) -> None:
     server.on(RENEW, answer({"code": 401, "message": "revoked"}, 401))
-    with real(server, Login(SECRET, "", 0.0, "ann", "x"), clock) as kaggle, pytest.raises(CredentialsError) as ended:
+    login = Login(SECRET, "", 0.0, "ann", "x", tmp_path / "nowhere" / "credentials.json")
+    with real(server, login, clock) as kaggle, pytest.raises(CredentialsError) as ended:
         kaggle.status(REF, 1)
     assert ended.value.hint == "Run `kaggle auth login` again."
 

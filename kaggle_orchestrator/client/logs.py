@@ -1,0 +1,110 @@
+"""A session's log as it is written: live events while it runs, the whole log afterwards, each record told once.
+
+Kaggle's balancer drops a live log every few minutes, and who comes back is told everything from the start; a stream
+that ends without its last word was dropped, however cleanly.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import requests
+
+from kaggle_orchestrator.client.policy import Retry
+from kaggle_orchestrator.client.translate import Call, bad_answer, document, translated
+from kaggle_orchestrator.client.wire import answer_of
+from kaggle_orchestrator.errors import KaggleError
+from kaggle_orchestrator.models import LogRecord
+
+END_OF_LOG = "END_OF_LOG"
+_LONGEST = 256 << 20
+
+Open = Callable[[], AbstractContextManager[requests.Response]]
+"""Opens the log anew."""
+
+
+class _End(Exception):
+    """The log is complete."""
+
+
+def follow(open_: Open, call: Call, retry: Retry) -> Iterator[LogRecord]:
+    """Every record once, as it comes, until the session is over.
+
+    Raises:
+        KaggleError: The log can't be had, several times in a row without a new record.
+    """
+    told = faults = 0
+    while True:
+        count, before = 0, told
+        error: KaggleError | None = None
+        try:
+            for record in _records(open_, call, retry.now()):
+                count += 1
+                if count > told:
+                    told = count
+                    yield record
+        except _End:
+            return
+        except KaggleError as found:
+            if not retry.may_pass(found):
+                raise
+            error = found
+        faults = 0 if told > before or error is None else faults + 1
+        if error is not None and faults >= retry.policy.attempts:
+            raise error
+        retry.pause(error, max(1, faults))
+
+
+def _records(open_: Open, call: Call, now: float) -> Iterator[LogRecord]:
+    """The records of one connection.
+
+    Raises:
+        _End: That was all of them.
+        KaggleError: The connection failed.
+    """
+    with translated(call), open_() as response:
+        if response.status_code != 200:
+            document(answer_of(response, response.content, now), call)
+            raise bad_answer(call, f"it has status {response.status_code}")
+        if "event-stream" not in response.headers.get("content-type", ""):
+            yield from _whole(response, call)
+            raise _End
+        for line in response.iter_lines(chunk_size=1):
+            if not line.startswith(b"data:"):
+                continue
+            text = line[5:].strip().decode("utf-8", errors="replace")
+            if text == END_OF_LOG:
+                raise _End
+            yield _record(text, call)
+
+
+def _whole(response: requests.Response, call: Call) -> Iterator[LogRecord]:
+    body = bytearray()
+    for block in response.iter_content(1 << 16):
+        body += block
+        if len(body) > _LONGEST:
+            raise bad_answer(call, "it is endless")
+    try:
+        entries = json.loads(bytes(body) or b"[]")
+    except (ValueError, RecursionError) as error:
+        raise bad_answer(call, "it is not JSON") from error
+    if not isinstance(entries, list):
+        raise bad_answer(call, "it is not a list")
+    for entry in entries:
+        yield _parsed(entry, call)
+
+
+def _record(text: str, call: Call) -> LogRecord:
+    try:
+        return _parsed(json.loads(text), call)
+    except (ValueError, RecursionError) as error:
+        raise bad_answer(call, "a record is not JSON") from error
+
+
+def _parsed(entry: object, call: Call) -> LogRecord:
+    if not isinstance(entry, dict):
+        raise bad_answer(call, "a record is not an object")
+    stream, time, data = entry.get("stream_name"), entry.get("time"), entry.get("data")
+    if not isinstance(data, str):
+        raise bad_answer(call, "a record has no text")
+    return LogRecord(str(stream or "stdout"), float(time) if isinstance(time, int | float) else 0.0, data)
