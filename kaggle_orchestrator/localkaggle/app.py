@@ -13,10 +13,11 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from kaggle_orchestrator.localkaggle import adminroutes, blobs, datasets, downloads, kernels
 from kaggle_orchestrator.localkaggle.context import OUTPUT_ROUTE, Call, Context
-from kaggle_orchestrator.localkaggle.failing import App, Cut, Silent, on_lines
+from kaggle_orchestrator.localkaggle.failing import Cut, Silent, on_lines
 from kaggle_orchestrator.localkaggle.faults import ANY, Body, RpcFault
 from kaggle_orchestrator.localkaggle.identity import user_of_authorization, user_of_token
 from kaggle_orchestrator.localkaggle.push import save_kernel
@@ -36,7 +37,7 @@ SERVICES: dict[str, dict[str, kernels.Handler]] = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(context: Context, *, any_host: bool = False) -> App:
+def make_app(context: Context, *, any_host: bool = False) -> ASGIApp:
     """The whole server as an ASGI application.
 
     Args:

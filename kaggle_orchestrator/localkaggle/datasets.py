@@ -162,6 +162,21 @@ def _summary(context: Context, owner: str, slug: str, base: str) -> dict[str, ob
     }
 
 
+def get_metadata(context: Context, call: Call) -> dict[str, object]:
+    """Title and licence."""
+    owner, slug = _name(context, call)
+    about = _summary(context, owner, slug, call.base)
+    info = {
+        "datasetId": about["id"],
+        "datasetSlug": slug,
+        "ownerUser": owner,
+        "title": about["title"],
+        "isPrivate": about["isPrivate"],
+        "licenses": [{"name": about["licenseName"]}],
+    }
+    return {"info": info}
+
+
 def list_datasets(context: Context, call: Call) -> dict[str, object]:
     """One's own (``group`` MY or ``user``), or all that one may see."""
     fields = call.fields
@@ -324,6 +339,7 @@ HANDLERS: dict[str, Handler] = {
     "DeleteDataset": delete,
     "DownloadDataset": download,
     "GetDataset": get,
+    "GetDatasetMetadata": get_metadata,
     "GetDatasetStatus": status,
     "ListDatasetFiles": list_files,
     "ListDatasets": list_datasets,

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
-from kaggle_orchestrator.localkaggle.failing import Broken, Silent
+from kaggle_orchestrator.localkaggle.failing import LINE, Broken, Line, Silent
 from kaggle_orchestrator.localkaggle.faults import DownloadFault
 from kaggle_orchestrator.localkaggle.kernels import readable, session_of
 from kaggle_orchestrator.localkaggle.outputs import read_listing
@@ -112,19 +113,33 @@ def log_stream(context: Context, user: str, request: Request) -> Response:
     folder = context.sessions.folder(session)
     if session.status.terminal:
         return Response(whole_log(folder.log), media_type="application/json")
-    return StreamingResponse(_events(context, folder), media_type="text/event-stream")
+    return _Live(context, folder)
 
 
-async def _events(context: Context, folder: SessionFolder) -> AsyncIterator[str]:
-    reader, until = LogReader(folder.log), context.clock.now() + (context.knobs.log_drop_s or math.inf)
-    while not context.stopping and context.clock.now() < until:
-        over = folder.standing() in (Standing.ENDED, Standing.LOST)
-        for record in reader.new():
-            yield f"data: {record}\n\n"
-        if over:
-            yield f"data: {END_OF_LOG}\n\n"
-            return
-        if not context.patient:
-            return
-        context.last_used = context.machine.now()
-        await asyncio.sleep(_POLL)
+class _Live(StreamingResponse):
+    """A log's events as they come, on a connection that may be dropped."""
+
+    def __init__(self, context: Context, folder: SessionFolder) -> None:
+        super().__init__(self._events(context, folder), media_type="text/event-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._line: Line = scope[LINE]
+        await super().__call__(scope, receive, send)
+
+    async def _events(self, context: Context, folder: SessionFolder) -> AsyncIterator[str]:
+        reader, until = LogReader(folder.log), context.clock.now() + (context.knobs.log_drop_s or math.inf)
+        while not context.stopping:
+            over = folder.standing() in (Standing.ENDED, Standing.LOST)
+            for record in reader.new():
+                yield f"data: {record}\n\n"
+            if over:
+                yield f"data: {END_OF_LOG}\n\n"
+                return
+            if context.clock.now() >= until:
+                await asyncio.sleep(0.05)  # what was said has left
+                await self._line.cut()
+                return
+            if not context.patient:
+                return
+            context.last_used = context.machine.now()
+            await asyncio.sleep(_POLL)

@@ -1,16 +1,12 @@
 """Answers that aren't: a connection that is cut, a server that says nothing, a body that breaks off."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.responses import Response
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 LINE = "kgo.line"
 """Key of the scope under which a request's line lies."""
@@ -45,7 +41,7 @@ class _Socket:
             pass
 
 
-def on_lines(app: App) -> App:
+def on_lines(app: ASGIApp) -> ASGIApp:
     """The application, with each request's line in its scope."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:

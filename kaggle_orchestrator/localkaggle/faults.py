@@ -34,6 +34,7 @@ RPCS = frozenset(
         "DeleteDataset",
         "DownloadDataset",
         "GetDataset",
+        "GetDatasetMetadata",
         "GetDatasetStatus",
         "ListDatasets",
         "ListDatasetFiles",

@@ -14,12 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 from requests.adapters import BaseAdapter
+from starlette.types import ASGIApp, Receive
 from urllib3.response import HTTPResponse
 
 from kaggle_orchestrator.clock import Clock
 from kaggle_orchestrator.localkaggle.app import make_app
 from kaggle_orchestrator.localkaggle.context import Context
-from kaggle_orchestrator.localkaggle.failing import LINE, App, Receive
+from kaggle_orchestrator.localkaggle.failing import LINE
 from kaggle_orchestrator.localkaggle.scripted import Actor
 from kaggle_orchestrator.localkaggle.world import Session, World
 
@@ -128,7 +129,7 @@ class LocalKaggle:
 class Adapter(BaseAdapter):
     """Hands requests to an ASGI application in another thread's loop, one whole answer at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, app: App) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, app: ASGIApp) -> None:
         super().__init__()
         self._loop = loop
         self._app = app
@@ -185,7 +186,7 @@ class _Exchange:
         """Nothing comes."""
         self.held = True
 
-    async def run(self, app: App) -> None:
+    async def run(self, app: ASGIApp) -> None:
         parts = urlsplit(self._request.url or "")
         path = parts.path if isinstance(parts.path, str) else ""
         headers = [(k.lower().encode(), str(v).encode("latin-1")) for k, v in self._request.headers.items()]
