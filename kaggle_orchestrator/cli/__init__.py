@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "Drive chains to their target.",
     "status": "Show chains, legs and progress.",
     "pull": "Download verified artifacts.",
+    "probe": "Measure how this Kaggle behaves.",
     "local": "The local Kaggle: serve, ps, stop.",
 }
 """Each command's one-line help; its module is ``cli.<name>`` and holds it as ``command``."""

@@ -34,18 +34,32 @@ from kaggle_orchestrator.errors import (
     UsageError,
 )
 from kaggle_orchestrator.experiment import Experiment
+from kaggle_orchestrator.profile import Profile
 from kaggle_orchestrator.protocol import KgoError
 
 if TYPE_CHECKING:
     from kaggle_orchestrator.client import Kaggle, Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
+_PROFILE = "kgo.profile"
 
 
 def local_option(command: F) -> F:
     """``--local``. Passed as ``local: bool``."""
     return click.option(
         "--local", is_flag=True, envvar="KGO_LOCAL", help="Use the local Kaggle, started when needed. [env: KGO_LOCAL]"
+    )(command)
+
+
+def profile_option(command: F) -> F:
+    """``--profile``, for :func:`connect`; nothing is passed."""
+    return click.option(
+        "--profile",
+        envvar="KGO_PROFILE",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="What `kgo probe` measured, if not in KGO_HOME. [env: KGO_PROFILE]",
+        expose_value=False,
+        callback=lambda ctx, _, path: ctx.meta.__setitem__(_PROFILE, path),
     )(command)
 
 
@@ -82,10 +96,27 @@ def connect(local: bool, experiments: Sequence[Experiment] = (), *, policy: "Pol
     if local:
         endpoint = local_endpoint()
     kaggle = client.connect(endpoint, policy=policy)
+    kaggle.profile = _profile(kaggle)
     if experiments and local_root(kaggle.endpoint) is not None:
         for experiment in experiments:
             _settle_in(kaggle, experiment)
     return kaggle
+
+
+def profile_path(kaggle: "Kaggle") -> Path:
+    """Where the profile of a Kaggle lies by default; a local one's isn't taken for Kaggle's."""
+    return home() / ("profile.json" if local_root(kaggle.endpoint) is None else "profile-local.json")
+
+
+def _profile(kaggle: "Kaggle") -> Profile:
+    """The profile that was named, or else the one in kgo's home if it is of this very Kaggle."""
+    context = click.get_current_context(silent=True)
+    named: Path | None = context.meta.get(_PROFILE) if context else None
+    if named is not None:
+        return Profile.load(named)
+    path = home() / "profile.json"
+    found = Profile.load(path) if path.is_file() else Profile()
+    return found if found.endpoint == kaggle.endpoint else Profile()
 
 
 def local_endpoint() -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from kaggle_orchestrator.chain import Attempt, Observation, Phase
-from kaggle_orchestrator.cli.context import connect, known, local_option
+from kaggle_orchestrator.cli.context import connect, known, local_option, profile_option
 from kaggle_orchestrator.cli.options import json_option, print_json
 from kaggle_orchestrator.cli.pulled import artifact_documents, print_artifacts, pull_attempt
 from kaggle_orchestrator.errors import NotAccessible, UsageError
@@ -22,6 +22,7 @@ SCHEMA = 1
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Where to; default: pull.dir.")
 @click.option("--pattern", "patterns", multiple=True, metavar="G", help="Which files; may be repeated.")
 @local_option
+@profile_option
 @json_option
 def command(
     exp: str, leg: int | None, output: Path | None, patterns: tuple[str, ...], local: bool, as_json: bool

@@ -7,7 +7,7 @@ import click
 
 from kaggle_orchestrator.chain import Fail, Finish, Options, Push, Refuse, Stop, Wait, Why
 from kaggle_orchestrator.chain.events import Event, Pushed
-from kaggle_orchestrator.cli.context import connect, local_option, steered, steering_options
+from kaggle_orchestrator.cli.context import connect, local_option, profile_option, steered, steering_options
 from kaggle_orchestrator.cli.display import Display
 from kaggle_orchestrator.cli.options import exp_argument, json_option, print_json
 from kaggle_orchestrator.clock import SystemClock
@@ -21,6 +21,7 @@ SCHEMA = 1
 @exp_argument
 @steering_options
 @local_option
+@profile_option
 @json_option
 def command(
     exp: Path, accept_changes: bool, new: bool, retry: bool, take_over: bool, local: bool, as_json: bool

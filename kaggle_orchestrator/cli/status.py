@@ -7,7 +7,7 @@ import click
 
 from kaggle_orchestrator.chain.summary import SCHEMA, chain_document, quota_document
 from kaggle_orchestrator.cli import words
-from kaggle_orchestrator.cli.context import known, local_option, offline, try_connect
+from kaggle_orchestrator.cli.context import known, local_option, offline, profile_option, try_connect
 from kaggle_orchestrator.cli.display import echo
 from kaggle_orchestrator.cli.options import json_option, print_json
 from kaggle_orchestrator.clock import SystemClock
@@ -18,6 +18,7 @@ from kaggle_orchestrator.protocol import KgoError
 @click.command("status", short_help="Show chains, legs and progress.")
 @click.argument("exps", nargs=-1, type=click.Path(path_type=Path), metavar="[EXP]...")
 @local_option
+@profile_option
 @json_option
 def command(exps: tuple[Path, ...], local: bool, as_json: bool) -> None:
     """Show how chains stand: from their journals, refreshed from Kaggle if it can be reached."""
