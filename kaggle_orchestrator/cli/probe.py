@@ -67,7 +67,7 @@ def _ask(kaggle: "Kaggle", path: Path, left: int, yes: bool) -> None:
     from kaggle_orchestrator.probe import SESSIONS
 
     click.echo(
-        f"kgo: at {kaggle.endpoint}, as {kaggle.owner()}: 7 private kernels named kgo-probe-…, {SESSIONS} short CPU "
+        f"kgo: at {kaggle.endpoint}, as {kaggle.owner()}: 6 private kernels named kgo-probe-…, {SESSIONS} short CPU "
         f"sessions (about 20 minutes at Kaggle, no GPU quota), all removed afterwards"
         + (f", and {left} kernels that an earlier probe left" if left else "")
         + f". The profile goes to {path}.",
