@@ -1,8 +1,10 @@
 """One file's body over one or several connections: hashed in order, continued only where it is surely the same file."""
 
 import hashlib
+import io
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -40,6 +42,7 @@ class Body:
         size: Bytes so far.
         etag: The strong validator of the file they are of; None: they can't be continued.
         total: The file's size as its server says.
+        began: Called with validator and size whenever the body begins anew, before its first byte is written.
     """
 
     name: str
@@ -48,7 +51,24 @@ class Body:
     size: int = 0
     etag: str | None = None
     total: int | None = None
+    began: Callable[[str | None, int | None], None] = lambda etag, total: None
     _sha256: Any = field(default_factory=hashlib.sha256)
+
+    def go_on(self, etag: str, total: int | None) -> None:
+        """Go on with what is in the sink already: a part of the file that has this validator.
+
+        Raises:
+            ArtifactError: It can't be read.
+        """
+        with disk_errors(self.name):
+            if total is not None:  # the last byte is asked for in any case: only then the validator is compared
+                size = self.sink.seek(0, io.SEEK_END)
+                self.sink.truncate(min(size, max(0, total - 1)))
+            self.sink.seek(0)
+            while block := self.sink.read(_BLOCK):
+                self._sha256.update(block)
+                self.size += len(block)
+        self.etag, self.total = etag, total
 
     def fetch(self, session: requests.Session, url: str, stop: threading.Event, now: float) -> None:
         """Get the rest of the body, or all of it.
@@ -106,6 +126,7 @@ class Body:
         length, etag = response.headers.get("Content-Length", ""), response.headers.get("ETag", "")
         self.total = int(length) if plain and length.isdecimal() else None
         self.etag = etag if plain and etag.startswith('"') else None
+        self.began(self.etag, self.total)
 
     def _goes_on(self, response: requests.Response) -> bool:
         """Whether a partial answer is what comes next, of the same file."""

@@ -107,8 +107,15 @@ class Downloader:
             raise Stopped
         if expected is not None and landed(target, expected):
             return Artifact(name, str(target), expected.sha256, expected.size)
-        with landing(target) as sink:
-            digest = self._fetch(Body(name, sink), expected, urls, stop)
+        with landing(target, checked=expected is not None) as part:
+            body = Body(name, part.file, began=part.remember)
+            if part.note is not None:
+                body.go_on(part.note.etag, part.note.total)
+            try:
+                digest = self._fetch(body, expected, urls, stop)
+            except ArtifactError:  # it's damaged, or fills the disk
+                part.forget()
+                raise
         return Artifact(name, str(target), digest.sha256, digest.size)
 
     def _fetch(self, body: Body, expected: FileDigest | None, urls: SignedUrls, stop: threading.Event) -> FileDigest:

@@ -1,10 +1,15 @@
-"""A file's arrival on disk: written beside its name, synced, then renamed; under its name it is whole or not there."""
+"""A file's arrival on disk: written beside its name, synced, then renamed; under its name it is whole or not there.
+
+What has come of it outlives the process, with a note on which file it is of.
+"""
 
 import fcntl
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,32 +36,113 @@ def disk_errors(name: str | Path) -> Iterator[None]:
         raise ArtifactError(f"{name} can't be written or read: {error.strerror or error}.") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Of which file a part is: its strong validator, its whole size in bytes if that is known, the machine's start."""
+
+    etag: str
+    total: int | None
+    boot: str
+
+
+@dataclass(slots=True)
+class Part:
+    """What has come of a file so far.
+
+    Attributes:
+        file: Its bytes.
+        note: What they are of; None: nothing that could be gone on with.
+    """
+
+    file: BinaryIO
+    note: Note | None
+    _path: Path
+
+    def remember(self, etag: str | None, total: int | None) -> None:
+        """The part begins anew, as a part of this file; without a validator it can't be gone on with."""
+        self.note = Note(etag, total, _boot()) if etag is not None else None
+        with disk_errors(self._path):
+            if self.note is None:
+                self._path.unlink(missing_ok=True)
+            else:
+                beside = self._path.with_suffix(".tmp")
+                beside.write_text(json.dumps(asdict(self.note)), encoding="utf-8")
+                beside.replace(self._path)
+
+    def forget(self) -> None:
+        """It's of no use."""
+        self.remember(None, None)
+
+
 @contextmanager
-def landing(target: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the name ``target`` when the block ends well, and vanishes when it doesn't.
+def landing(target: Path, *, checked: bool) -> Iterator[Part]:
+    """A file to write, which takes the name ``target`` when the block ends well.
+
+    When it doesn't, what can be gone on with stays beside the name, also if the process is killed; the next landing
+    begins with it.
+
+    Args:
+        target: Its name.
+        checked: The whole file will be compared with a known sha256. Otherwise a part from before the machine's last
+            start isn't taken up: a power cut may have left holes in it.
 
     Raises:
         ArtifactError: The disk is full, the folder can't be written, or another pull is writing the same file.
     """
     # Not derived from the process: what a killed pull left is taken over by the next one instead of piling up.
-    beside = target.with_name(f".kgo-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}.part")
+    beside, note = _beside(target)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise ArtifactError(f"{target} is a folder; a file of that name is in the output.")
         file = _open_alone(beside, target)
+    part = Part(file, _left(note, file, checked=checked), note)
     try:
-        yield file
+        if part.note is None:
+            with disk_errors(target):
+                file.truncate(0)
+        yield part
         with disk_errors(target):
             os.fsync(file.fileno())
             beside.replace(target)
+            note.unlink(missing_ok=True)
     except BaseException:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            if part.note is None or os.fstat(file.fileno()).st_size == 0:
+                beside.unlink(missing_ok=True)
+                note.unlink(missing_ok=True)
         raise
     finally:
         with suppress(OSError):  # synced already, or given up
             file.close()
+
+
+def _beside(target: Path) -> tuple[Path, Path]:
+    name = f".kgo-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}"
+    return target.with_name(f"{name}.part"), target.with_name(f"{name}.note")
+
+
+def _left(note: Path, file: BinaryIO, *, checked: bool) -> Note | None:
+    """The note on a part that can be gone on with."""
+    try:
+        data = json.loads(note.read_text(encoding="utf-8"))
+        found = Note(data["etag"], data["total"], data["boot"])
+        size = os.fstat(file.fileno()).st_size
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    known = isinstance(found.etag, str) and found.etag.startswith('"') and isinstance(found.total, int | None)
+    if not known or not size or (found.total is not None and size > found.total):
+        return None
+    same_start = found.boot == _boot() != ""
+    return found if checked or same_start else None
+
+
+def _boot() -> str:
+    """Names the machine's last start; empty where the system doesn't tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def landed(target: Path, expected: FileDigest) -> bool:
@@ -68,7 +154,11 @@ def landed(target: Path, expected: FileDigest) -> bool:
     with disk_errors(target):
         if target.is_symlink() or not target.is_file() or target.stat().st_size != expected.size:
             return False
-        return digest_file(target) == expected
+        if digest_file(target) != expected:
+            return False
+        for leftover in _beside(target):
+            leftover.unlink(missing_ok=True)
+        return True
 
 
 def folds_case(folder: Path) -> bool:
@@ -91,7 +181,6 @@ def _open_alone(path: Path, target: Path) -> BinaryIO:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Another pull may have renamed or removed it between our open and our lock.
             if _is_same(path, file):
-                file.truncate(0)
                 return file
         except BlockingIOError as error:
             file.close()

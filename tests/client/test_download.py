@@ -1,6 +1,7 @@
 """Whatever the network and the disk do: a file is under its name whole and right, or it isn't there."""
 
 import hashlib
+import json
 import os
 import random
 import signal
@@ -323,26 +324,116 @@ def test_a_name_that_is_too_long(server: FaultyServer, kaggle: Kaggle, tmp_path:
 
 def test_a_target_that_another_pull_is_writing(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
     url = server.on("/f", served(b"mine"))
-    with landing(tmp_path / "f") as other:
-        other.write(b"theirs")
+    with landing(tmp_path / "f", checked=True) as other:
+        other.file.write(b"theirs")
         with pytest.raises(ArtifactError, match="Another pull"):
             fetch(kaggle, tmp_path, url)
     assert (tmp_path / "f").read_bytes() == b"theirs"
     assert left(tmp_path) == ["f"]
 
 
-def test_the_next_pull_takes_over_what_a_killed_one_left(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
-    url = server.on("/f", served(b"whole"))
+def killed_in_mid_file(folder: Path, data: bytes, etag: str | None, total: int | None) -> None:
+    """What a pull leaves that was killed when it had written ``data``."""
     child = os.fork()
     if child == 0:
-        with landing(tmp_path / "f") as file:
-            file.write(b"half of something long")
-            os.kill(os.getpid(), 9)
-    os.waitpid(child, 0)
+        try:
+            with landing(folder / "f", checked=True) as part:
+                part.remember(etag, total)
+                part.file.write(data)
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_the_next_pull_takes_over_what_a_killed_one_left(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    killed_in_mid_file(tmp_path, b"half of something long", None, None)
     assert len(left(tmp_path)) == 1
-    fetch(kaggle, tmp_path, url, b"whole")
+    fetch(kaggle, tmp_path, server.on("/f", served(b"whole")), b"whole")
     assert left(tmp_path) == ["f"]
     assert (tmp_path / "f").read_bytes() == b"whole"
+    assert "range" not in server.seen[0].headers
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_killed_pull_goes_on_inside_the_file(
+    server: FaultyServer, kaggle: Kaggle, tmp_path: Path, known: bool
+) -> None:
+    killed_in_mid_file(tmp_path, BIG[: 2 * MIB], '"1"', len(BIG))
+    url = server.on("/f", served(BIG, etag='"1"'))
+    artifact = fetch(kaggle, tmp_path, url, BIG if known else None)
+    assert (artifact.sha256, artifact.size) == (digest(BIG).sha256, len(BIG))
+    assert (tmp_path / "f").read_bytes() == BIG
+    assert left(tmp_path) == ["f"]
+    (seen,) = server.seen
+    assert (seen.headers["range"], seen.headers["if-range"]) == (f"bytes={2 * MIB}-", '"1"')
+
+
+def test_one_that_was_killed_at_the_last_byte_is_still_compared(
+    server: FaultyServer, kaggle: Kaggle, tmp_path: Path
+) -> None:
+    killed_in_mid_file(tmp_path, BIG, '"1"', len(BIG))
+    fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"1"')))
+    assert server.seen[0].headers["range"] == f"bytes={len(BIG) - 1}-"
+    assert (tmp_path / "f").read_bytes() == BIG
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_changed_since_the_kill_is_never_mixed(
+    server: FaultyServer, kaggle: Kaggle, tmp_path: Path, known: bool
+) -> None:
+    killed_in_mid_file(tmp_path, b"A" * 2 * MIB, '"1"', len(BIG))
+    fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"2"')), BIG if known else None)
+    assert (tmp_path / "f").read_bytes() == BIG
+    assert left(tmp_path) == ["f"]
+
+
+def test_a_part_with_holes_is_found_out(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    killed_in_mid_file(tmp_path, bytes(2 * MIB), '"1"', len(BIG))
+    fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"1"')), BIG)
+    assert (tmp_path / "f").read_bytes() == BIG
+    assert [seen.headers.get("range") for seen in server.seen] == [f"bytes={2 * MIB}-", None]
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"etag": 1, "total": 2, "boot": "x"}', '{"etag": "W/1", "total": 9}'])
+def test_a_note_that_is_none(server: FaultyServer, kaggle: Kaggle, tmp_path: Path, note: str) -> None:
+    killed_in_mid_file(tmp_path, b"half", '"1"', 9)
+    (path,) = tmp_path.glob(".kgo-*.note")
+    path.write_text(note)
+    fetch(kaggle, tmp_path, server.on("/f", served(b"something", etag='"1"')))
+    assert "range" not in server.seen[0].headers
+    assert left(tmp_path) == ["f"]
+
+
+def test_an_unchecked_part_from_before_the_machine_s_last_start_is_not_taken_up(
+    server: FaultyServer, kaggle: Kaggle, tmp_path: Path
+) -> None:
+    for data, ranges in ((None, [None]), (b"something", ["bytes=4-"])):
+        killed_in_mid_file(tmp_path, b"some", '"1"', 9)
+        (path,) = tmp_path.glob(".kgo-*.note")
+        path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "another"}))
+        before = len(server.seen)
+        fetch(kaggle, tmp_path, server.on("/f", served(b"something", etag='"1"')), data)
+        assert [seen.headers.get("range") for seen in server.seen[before:]] == ranges
+        (tmp_path / "f").unlink()
+
+
+def test_a_pull_that_was_given_up_goes_on_the_next_time(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    url = server.on("/f", broken(BIG, MIB // 2, etag='"1"'), *[answer(b"", 503)] * 5)
+    with pytest.raises(Unavailable):
+        fetch(kaggle, tmp_path, url, BIG)
+    assert "f" not in left(tmp_path)
+    fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"1"')), BIG)
+    assert server.seen[-1].headers["range"] == f"bytes={MIB // 2}-"
+    assert left(tmp_path) == ["f"]
+
+
+def test_parts_of_a_file_that_is_right_by_now_are_removed(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    killed_in_mid_file(tmp_path, b"some", '"1"', 9)
+    (tmp_path / "f").write_bytes(b"something")
+    fetch(kaggle, tmp_path, server.on("/f", served(b"something")), b"something")
+    assert left(tmp_path) == ["f"]
+    assert server.seen == []
 
 
 SCRIPT = """
