@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kaggle_orchestrator.client import Kaggle
+from kaggle_orchestrator.client import Kaggle, Resign
 from kaggle_orchestrator.errors import Damaged
 from kaggle_orchestrator.models import Artifact, KernelRef, OutputListing
 from kaggle_orchestrator.protocol import CHECKPOINTS, LEG_RESULT, FileDigest, LegResult
@@ -68,16 +68,18 @@ def pull(
         KaggleError: See :mod:`kaggle_orchestrator.errors`.
     """
     listing = kaggle.outputs(ref, version)
-    result, digests = _record(kaggle, ref, version, listing, token)
+
+    def resign() -> dict[str, str]:
+        return {f.name: f.url for f in kaggle.outputs(ref, version).files}
+
+    result, digests = _record(kaggle, ref, version, listing, token, resign)
     there = listing.by_name
     names = [*there, *(n for n in digests if n not in there)]
     wanted = _wanted(names, patterns, result)
     missing = [n for n in wanted if n not in there]
     files = [there[n] for n in wanted if n in there]
     try:
-        artifacts = kaggle.download(
-            files, folder, digests, resign=lambda: {f.name: f.url for f in kaggle.outputs(ref, version).files}
-        )
+        artifacts = kaggle.download(files, folder, digests, resign=resign)
     except Damaged as error:
         if not missing:
             raise
@@ -88,13 +90,14 @@ def pull(
 
 
 def _record(
-    kaggle: Kaggle, ref: KernelRef, version: int, listing: OutputListing, token: str | None
+    kaggle: Kaggle, ref: KernelRef, version: int, listing: OutputListing, token: str | None, resign: Resign
 ) -> tuple[LegResult | None, Mapping[str, FileDigest]]:
     """The session's result, and the digests it vouches for: its own file's always, the outputs' only when it is final.
 
     A result that is still ``running`` was written before its session's end: its outputs may have changed since.
     """
-    data = kaggle.read(ref, version, LEG_RESULT) if LEG_RESULT in listing.by_name else None
+    file = listing.by_name.get(LEG_RESULT)
+    data = kaggle.read_file(file, resign) if file else None
     if data is None:
         if token is None:
             return None, {}

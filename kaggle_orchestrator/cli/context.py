@@ -1,44 +1,19 @@
-"""What the commands that talk to Kaggle share: options, the connection, the local Kaggle's setting, an open chain."""
+"""What the commands that talk to Kaggle share: options, kgo's home, the connection, the local Kaggle's setting."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import platformdirs
 
-from kaggle_orchestrator.chain import (
-    Book,
-    Chain,
-    ChainKey,
-    Half,
-    Journal,
-    Observation,
-    Options,
-    Pair,
-    policy_of,
-    steering,
-)
-from kaggle_orchestrator.chain.edits import snapshot
-from kaggle_orchestrator.clock import SystemClock
-from kaggle_orchestrator.errors import (
-    ChainLive,
-    CredentialsError,
-    JournalError,
-    KaggleError,
-    LocalKaggleError,
-    UsageError,
-)
-from kaggle_orchestrator.experiment import Experiment
+from kaggle_orchestrator.errors import CredentialsError, KaggleError, LocalKaggleError, UsageError
 from kaggle_orchestrator.profile import Profile
-from kaggle_orchestrator.protocol import KgoError
 
 if TYPE_CHECKING:
     from kaggle_orchestrator.client import Kaggle, Policy
+    from kaggle_orchestrator.experiment import Experiment
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PROFILE = "kgo.profile"
@@ -63,24 +38,12 @@ def profile_option(command: F) -> F:
     )(command)
 
 
-def steering_options(command: F) -> F:
-    """What a person may ask of a chain. Passed as ``accept_changes, new, retry, take_over: bool``."""
-    for name, text in (
-        ("--take-over", "Push to a kernel of that name although kgo didn't make it."),
-        ("--retry", "Go on after a failure or a stop."),
-        ("--new", "Start over as a new chain."),
-        ("--accept-changes", "Go on with edited code or configuration."),
-    ):
-        command = click.option(name, is_flag=True, help=text)(command)
-    return command
-
-
 def home() -> Path:
     """Where the local Kaggle and everything else that belongs to no experiment lies."""
     return Path(os.environ.get("KGO_HOME") or platformdirs.user_data_path("kgo"))
 
 
-def connect(local: bool, experiments: Sequence[Experiment] = (), *, policy: "Policy | None" = None) -> "Kaggle":
+def connect(local: bool, experiments: "Sequence[Experiment]" = (), *, policy: "Policy | None" = None) -> "Kaggle":
     """The Kaggle to talk to: the local one, the one at ``KGO_ENDPOINT``, or Kaggle itself.
 
     A local Kaggle is also given the experiments' ``[local]`` sources and interpreter.
@@ -156,7 +119,8 @@ def address_of(kaggle: "Kaggle") -> str:
     return kaggle.endpoint if root is None else f"local:{root}"
 
 
-def _settle_in(kaggle: "Kaggle", experiment: Experiment) -> None:
+def _settle_in(kaggle: "Kaggle", experiment: "Experiment") -> None:
+    from kaggle_orchestrator.chain import Half, Pair
     from kaggle_orchestrator.localkaggle import admin
 
     for name, folder in experiment.local.sources.items():
@@ -174,74 +138,6 @@ def _settle_in(kaggle: "Kaggle", experiment: Experiment) -> None:
         admin.configure_kernel(kaggle.endpoint, str(pair.ref(half)), python)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A chain as far as it's known; ``note`` says why it isn't fresh, if it isn't."""
-
-    observation: Observation
-    note: str = ""
-
-
-def known(experiment: Experiment, kaggle: "Kaggle") -> View:
-    """The chain as Kaggle and the journal have it; nothing is pushed, and no journal is made for looking.
-
-    Raises:
-        JournalError: The journal can't be used.
-    """
-    with ExitStack() as stack:
-        if Journal.exists(experiment.root):
-            journal = stack.enter_context(Journal.of(experiment.root))
-        else:
-            journal = stack.enter_context(Journal(Path(stack.enter_context(TemporaryDirectory())) / "journal.db"))
-        try:
-            key = ChainKey(address_of(kaggle), kaggle.owner(), experiment.kernel.slug)
-            with steering(journal.path.parent, key.owner, key.slug):
-                return View(Chain(experiment, kaggle, journal, SystemClock(), address=key.endpoint).observe())
-        except ChainLive:
-            return View(_from_journal(experiment, journal, key))  # who steers it keeps the journal fresh
-        except JournalError:
-            raise
-        except KgoError as error:
-            note = f"{error.message} Showing what the journal knows."
-            return View(_from_journal(experiment, journal, offline_key(experiment, journal)), note)
-
-
-def offline(experiment: Experiment) -> View:
-    """The chain as the journal has it.
-
-    Raises:
-        JournalError: The journal can't be used.
-    """
-    if not Journal.exists(experiment.root):
-        return View(_nothing(experiment, "?"))
-    with Journal.of(experiment.root) as journal:
-        return View(_from_journal(experiment, journal, offline_key(experiment, journal)))
-
-
-def offline_key(experiment: Experiment, journal: Journal) -> ChainKey | None:
-    """The chain that is most likely meant, while Kaggle can't be asked who we are."""
-    from kaggle_orchestrator.client.endpoint import parse_endpoint
-
-    endpoint = parse_endpoint(os.environ.get("KGO_ENDPOINT") or None)
-    local = endpoint.loopback or bool(os.environ.get("KGO_LOCAL"))
-    keys = journal.keys(experiment.kernel.slug)
-    return next((k for k in keys if k.endpoint == endpoint.url or (local and k.endpoint.startswith("local:"))), None)
-
-
-def _from_journal(experiment: Experiment, journal: Journal, key: ChainKey | None) -> Observation:
-    record = journal.chain(key) if key else None
-    if record is None:
-        return _nothing(experiment, key.owner if key else "?")
-    book = Book(journal, record, policy_of(experiment), SystemClock())
-    return book.observation(None if book.open else snapshot(experiment))
-
-
-def _nothing(experiment: Experiment, owner: str) -> Observation:
-    fingerprint = snapshot(experiment).fingerprint
-    pair = Pair(owner, experiment.kernel.slug)
-    return Observation(pair, policy_of(experiment), (), pinned=fingerprint, current=fingerprint)
-
-
 def try_connect(local: bool) -> "tuple[Kaggle | None, str]":
     """A connection that answers, or None and why not; it doesn't insist."""
     from kaggle_orchestrator.client import Policy
@@ -252,18 +148,3 @@ def try_connect(local: bool) -> "tuple[Kaggle | None, str]":
     except (KaggleError, CredentialsError, LocalKaggleError) as error:
         return None, error.message
     return kaggle, ""
-
-
-@contextmanager
-def steered(experiment: Experiment, kaggle: "Kaggle", options: Options) -> Iterator[Chain]:
-    """The experiment's chain, for the one process that may steer it.
-
-    Raises:
-        ChainLive: Another process steers it.
-        JournalError: The journal can't be used.
-    """
-    with (
-        Journal.of(experiment.root) as journal,
-        steering(journal.path.parent, kaggle.owner(), experiment.kernel.slug),
-    ):
-        yield Chain(experiment, kaggle, journal, SystemClock(), options=options, address=address_of(kaggle))

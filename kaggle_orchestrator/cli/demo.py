@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kaggle_orchestrator.chain import Attempt, Fail, Finish, Half, Options, Pair, Stop
-from kaggle_orchestrator.cli.context import home, steered
+from kaggle_orchestrator.cli.chains import steered
+from kaggle_orchestrator.cli.context import home
 from kaggle_orchestrator.cli.display import Display, display_for
 from kaggle_orchestrator.cli.failure import EXIT_FAILED
 from kaggle_orchestrator.cli.pulled import pull_attempt

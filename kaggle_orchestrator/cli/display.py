@@ -11,27 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-import click
-
 from kaggle_orchestrator.chain.events import Adopted, Ended, Event, Pushed, StatusSeen, Waiting
 from kaggle_orchestrator.chain.model import Attempt, Why
 from kaggle_orchestrator.cli import words
+from kaggle_orchestrator.cli.options import echo
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
-
-
-_PLAIN = str.maketrans({"→": "->", "…": "...", "×": "x"})
-
-
-def echo(text: str, *, err: bool = False) -> None:
-    """A line for a person; what the stream's encoding lacks is replaced."""
-    encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
-    click.echo(text, err=err)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Options and arguments that several commands share, and how they print data."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ import click
 from kaggle_orchestrator.models import KernelRef
 
 F = TypeVar("F", bound=Callable[..., Any])
+_PLAIN = str.maketrans({"→": "->", "…": "...", "×": "x"})
 
 
 def exp_argument(command: F) -> F:
@@ -36,6 +38,16 @@ def owner_option(command: F) -> F:
 
 def _owner(_: click.Context, __: click.Parameter, value: str) -> str:
     return KernelRef.parse(f"{value}/x").owner
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """A line for a person; what the stream's encoding lacks is replaced."""
+    encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+    click.echo(text, err=err)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -4,14 +4,11 @@ from pathlib import Path
 
 import click
 
-from kaggle_orchestrator.chain import Attempt, Observation, Phase
-from kaggle_orchestrator.cli.context import connect, known, local_option, profile_option
+from kaggle_orchestrator.cli.context import connect, local_option, profile_option
 from kaggle_orchestrator.cli.options import json_option, print_json
 from kaggle_orchestrator.cli.pulled import artifact_documents, print_artifacts, pull_attempt
 from kaggle_orchestrator.errors import NotAccessible, UsageError
-from kaggle_orchestrator.experiment import load
 from kaggle_orchestrator.models import KernelRef
-from kaggle_orchestrator.protocol import Outcome
 
 SCHEMA = 1
 
@@ -42,6 +39,9 @@ def command(
         version = found.current_version
         pulled = pull(kaggle, ref, version, output or Path("outputs"), patterns)
     else:
+        from kaggle_orchestrator.cli.chains import choose, known
+        from kaggle_orchestrator.experiment import load
+
         experiment = load(Path(exp))
         kaggle = connect(local)
         seen = known(experiment, kaggle).observation
@@ -64,19 +64,3 @@ def foreign_kernel(exp: str) -> KernelRef | None:
         return KernelRef.parse(exp)
     except UsageError:
         return None
-
-
-def choose(seen: Observation, leg: int | None) -> Attempt:
-    """The attempt whose output is meant: the target's, else the newest gain, else the last that ended.
-
-    Raises:
-        UsageError: There is none yet.
-    """
-    ended = [a for a in seen.attempts if a.phase is Phase.ENDED and a.version is not None]
-    if leg is not None:
-        ended = [a for a in ended if a.leg == leg]
-    best = [a for a in ended if a.outcome is Outcome.DONE] or [a for a in ended if a.gained] or ended
-    if not best:
-        what = f"Leg {leg} hasn't" if leg is not None else "No attempt has"
-        raise UsageError(f"{what} ended yet: there is nothing to pull.", hint="`kgo status` shows how far it is.")
-    return best[-1]

@@ -3,21 +3,21 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kaggle_orchestrator.chain import Attempt
-from kaggle_orchestrator.cli.display import echo
-from kaggle_orchestrator.experiment import Experiment
+from kaggle_orchestrator.cli.options import echo
 from kaggle_orchestrator.models import KernelRef
 
 if TYPE_CHECKING:
+    from kaggle_orchestrator.chain import Attempt
     from kaggle_orchestrator.client import Kaggle
+    from kaggle_orchestrator.experiment import Experiment
     from kaggle_orchestrator.pull import Pulled
 
 
 def pull_attempt(
     kaggle: "Kaggle",
-    experiment: Experiment,
+    experiment: "Experiment",
     ref: KernelRef,
-    attempt: Attempt,
+    attempt: "Attempt",
     folder: Path | None = None,
     patterns: tuple[str, ...] = (),
 ) -> "Pulled":

@@ -7,7 +7,8 @@ import click
 
 from kaggle_orchestrator.chain import Fail, Finish, Options, Push, Refuse, Stop, Wait, Why
 from kaggle_orchestrator.chain.events import Event, Pushed
-from kaggle_orchestrator.cli.context import connect, local_option, profile_option, steered, steering_options
+from kaggle_orchestrator.cli.chains import steered, steering_options
+from kaggle_orchestrator.cli.context import connect, local_option, profile_option
 from kaggle_orchestrator.cli.display import Display
 from kaggle_orchestrator.cli.options import exp_argument, json_option, print_json
 from kaggle_orchestrator.clock import SystemClock

@@ -14,14 +14,8 @@ import click
 from kaggle_orchestrator.chain import Chain, Fail, Finish, Options, Push, Refuse, Stop, Wait, Why
 from kaggle_orchestrator.chain.summary import SCHEMA, chain_document
 from kaggle_orchestrator.cli import EXIT_INTERRUPTED
-from kaggle_orchestrator.cli.context import (
-    connect,
-    local_endpoint,
-    local_option,
-    profile_option,
-    steered,
-    steering_options,
-)
+from kaggle_orchestrator.cli.chains import steered, steering_options
+from kaggle_orchestrator.cli.context import connect, local_endpoint, local_option, profile_option
 from kaggle_orchestrator.cli.display import Display, display_for
 from kaggle_orchestrator.cli.failure import EXIT_FAILED, EXIT_IN_PROGRESS, EXIT_PERSON, EXIT_USAGE, exit_code
 from kaggle_orchestrator.cli.options import json_option, print_json

@@ -7,9 +7,9 @@ import click
 
 from kaggle_orchestrator.chain.summary import SCHEMA, chain_document, quota_document
 from kaggle_orchestrator.cli import words
-from kaggle_orchestrator.cli.context import known, local_option, offline, profile_option, try_connect
-from kaggle_orchestrator.cli.display import echo
-from kaggle_orchestrator.cli.options import json_option, print_json
+from kaggle_orchestrator.cli.chains import known, offline
+from kaggle_orchestrator.cli.context import local_option, profile_option, try_connect
+from kaggle_orchestrator.cli.options import echo, json_option, print_json
 from kaggle_orchestrator.clock import SystemClock
 from kaggle_orchestrator.experiment import load
 from kaggle_orchestrator.protocol import KgoError

@@ -194,8 +194,17 @@ class Kaggle:
         urls = sign()
         if name not in urls:
             return None
+        return self.read_file(OutputFile(name, urls[name]), sign)
+
+    def read_file(self, file: OutputFile, resign: Resign) -> bytes:
+        """The same for a file of a listing that is at hand; ``resign`` lists again when its URL has expired.
+
+        Raises:
+            Damaged: It's in the listing, but isn't there.
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
         sink = io.BytesIO()
-        self._downloader.fetch(OutputFile(name, urls[name]), sink, resign=sign, largest=_LARGEST_READ)
+        self._downloader.fetch(file, sink, resign=resign, largest=_LARGEST_READ)
         return sink.getvalue()
 
     def kernels(self) -> tuple[KernelRef, ...]:

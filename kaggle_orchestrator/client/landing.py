@@ -36,6 +36,10 @@ def disk_errors(name: str | Path) -> Iterator[None]:
         raise ArtifactError(f"{name} can't be written or read: {error.strerror or error}.") from error
 
 
+_SMALL = 1 << 20
+"""Bytes of a file that is fetched again rather than gone on with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Of which file a part is: its strong validator, its whole size in bytes if that is known, the machine's start."""
@@ -59,11 +63,13 @@ class Part:
     _path: Path
 
     def remember(self, etag: str | None, total: int | None) -> None:
-        """The part begins anew, as a part of this file; without a validator it can't be gone on with."""
-        self.note = Note(etag, total, _boot()) if etag is not None else None
+        """The part begins anew, as one of this file; without a validator, or if it's small, it isn't gone on with."""
+        before, small = self.note, total is not None and total <= _SMALL
+        self.note = None if etag is None or small else Note(etag, total, _boot())
         with disk_errors(self._path):
             if self.note is None:
-                self._path.unlink(missing_ok=True)
+                if before is not None:
+                    self._path.unlink(missing_ok=True)
             else:
                 beside = self._path.with_suffix(".tmp")
                 beside.write_text(json.dumps(asdict(self.note)), encoding="utf-8")
@@ -101,11 +107,13 @@ def landing(target: Path, *, checked: bool) -> Iterator[Part]:
         if part.note is None:
             with disk_errors(target):
                 file.truncate(0)
+                note.unlink(missing_ok=True)
         yield part
         with disk_errors(target):
             os.fsync(file.fileno())
             beside.replace(target)
-            note.unlink(missing_ok=True)
+            if part.note is not None:
+                note.unlink(missing_ok=True)
     except BaseException:
         with suppress(OSError):
             if part.note is None or os.fstat(file.fileno()).st_size == 0:

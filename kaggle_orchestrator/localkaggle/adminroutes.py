@@ -24,7 +24,6 @@ from kaggle_orchestrator.localkaggle.world import Interpreter
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import KgoError
 
-PREFIX = "/_kgo/"
 HEALTH = "/_kgo/health"
 HEADER = "x-kgo-admin"
 

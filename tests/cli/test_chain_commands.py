@@ -14,7 +14,8 @@ import pytest
 
 from kaggle_orchestrator.chain import Finish, Options, Push
 from kaggle_orchestrator.chain.lock import steering
-from kaggle_orchestrator.cli.context import connect, steered
+from kaggle_orchestrator.cli.chains import steered
+from kaggle_orchestrator.cli.context import connect
 from kaggle_orchestrator.cli.run import Drive, _still_there, worst
 from kaggle_orchestrator.experiment import load
 from kaggle_orchestrator.localkaggle import background

@@ -397,10 +397,10 @@ def test_a_part_with_holes_is_found_out(server: FaultyServer, kaggle: Kaggle, tm
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"etag": 1, "total": 2, "boot": "x"}', '{"etag": "W/1", "total": 9}'])
 def test_a_note_that_is_none(server: FaultyServer, kaggle: Kaggle, tmp_path: Path, note: str) -> None:
-    killed_in_mid_file(tmp_path, b"half", '"1"', 9)
+    killed_in_mid_file(tmp_path, BIG[:MIB], '"1"', len(BIG))
     (path,) = tmp_path.glob(".kgo-*.note")
     path.write_text(note)
-    fetch(kaggle, tmp_path, server.on("/f", served(b"something", etag='"1"')))
+    fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"1"')))
     assert "range" not in server.seen[0].headers
     assert left(tmp_path) == ["f"]
 
@@ -408,14 +408,21 @@ def test_a_note_that_is_none(server: FaultyServer, kaggle: Kaggle, tmp_path: Pat
 def test_an_unchecked_part_from_before_the_machine_s_last_start_is_not_taken_up(
     server: FaultyServer, kaggle: Kaggle, tmp_path: Path
 ) -> None:
-    for data, ranges in ((None, [None]), (b"something", ["bytes=4-"])):
-        killed_in_mid_file(tmp_path, b"some", '"1"', 9)
+    for data, ranges in ((None, [None]), (BIG, [f"bytes={MIB}-"])):
+        killed_in_mid_file(tmp_path, BIG[:MIB], '"1"', len(BIG))
         (path,) = tmp_path.glob(".kgo-*.note")
         path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "another"}))
         before = len(server.seen)
-        fetch(kaggle, tmp_path, server.on("/f", served(b"something", etag='"1"')), data)
+        fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"1"')), data)
         assert [seen.headers.get("range") for seen in server.seen[before:]] == ranges
         (tmp_path / "f").unlink()
+
+
+def test_a_small_file_is_fetched_again(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    killed_in_mid_file(tmp_path, b"some", '"1"', 9)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
+    fetch(kaggle, tmp_path, server.on("/f", served(b"something", etag='"1"')), b"something")
+    assert "range" not in server.seen[0].headers
 
 
 def test_a_pull_that_was_given_up_goes_on_the_next_time(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
@@ -429,7 +436,7 @@ def test_a_pull_that_was_given_up_goes_on_the_next_time(server: FaultyServer, ka
 
 
 def test_parts_of_a_file_that_is_right_by_now_are_removed(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
-    killed_in_mid_file(tmp_path, b"some", '"1"', 9)
+    killed_in_mid_file(tmp_path, b"some", '"1"', len(BIG))
     (tmp_path / "f").write_bytes(b"something")
     fetch(kaggle, tmp_path, server.on("/f", served(b"something")), b"something")
     assert left(tmp_path) == ["f"]

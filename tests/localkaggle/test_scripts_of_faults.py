@@ -269,3 +269,6 @@ def test_each_answer_takes_its_time(fresh: Any) -> None:
     client, began = Client(server.url), time.monotonic()
     client.post("ListKernels", {})
     assert time.monotonic() - began >= 0.3
+    began = time.monotonic()
+    assert client.get(f"{server.url}/_kgo/output/1/x?expires=1&signature=x").status_code == 403
+    assert time.monotonic() - began >= 0.3, "downloads too"
