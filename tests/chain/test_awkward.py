@@ -83,7 +83,7 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
     "addresses expire": [{"download": "**", "every": 3, "expire": True}],
     "the status lies after a push": [{"lie": "COMPLETE", "every": 1, "for_s": 2, "from": "start"}],
     "a finished session reads RUNNING": [{"lie": "RUNNING", "number": 2, "for_s": 3, "from": "end"}],
-    "every third call is throttled": [{"rpc": "*", "every": 3, "status": 429, "retry_after": 1}],
+    "every fourth call is throttled": [{"rpc": "*", "every": 4, "status": 429, "retry_after": 1}],
     "every fourth status isn't JSON": [{"rpc": "GetKernelSessionStatus", "every": 4, "status": 200, "body": "text"}],
     "every seventh call's connection is cut": [{"rpc": "*", "every": 7, "reset": True}],
     "every ninth call is never answered": [{"rpc": "*", "every": 9, "silence": True}],
