@@ -6,14 +6,14 @@ that ends without its last word was dropped, however cleanly.
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 
 import requests
 
 from kaggle_orchestrator.client.policy import Retry
 from kaggle_orchestrator.client.translate import Call, bad_answer, document, translated
 from kaggle_orchestrator.client.wire import answer_of
-from kaggle_orchestrator.errors import KaggleError
+from kaggle_orchestrator.errors import KaggleError, Unavailable
 from kaggle_orchestrator.models import LogRecord
 
 END_OF_LOG = "END_OF_LOG"
@@ -23,8 +23,8 @@ Open = Callable[[], AbstractContextManager[requests.Response]]
 """Opens the log anew."""
 
 
-class _End(Exception):
-    """The log is complete."""
+class _Dropped(Exception):
+    """A live log broke off."""
 
 
 def follow(open_: Open, call: Call, retry: Retry) -> Iterator[LogRecord]:
@@ -35,7 +35,7 @@ def follow(open_: Open, call: Call, retry: Retry) -> Iterator[LogRecord]:
     """
     told = faults = 0
     while True:
-        count, before = 0, told
+        count = 0
         error: KaggleError | None = None
         try:
             for record in _records(open_, call, retry.now()):
@@ -43,39 +43,45 @@ def follow(open_: Open, call: Call, retry: Retry) -> Iterator[LogRecord]:
                 if count > told:
                     told = count
                     yield record
-        except _End:
             return
+        except _Dropped:
+            faults = 0
         except KaggleError as found:
-            if not retry.may_pass(found):
+            error, faults = found, faults + 1
+            if not retry.may_pass(found) or faults >= retry.policy.attempts:
                 raise
-            error = found
-        faults = 0 if told > before or error is None else faults + 1
-        if error is not None and faults >= retry.policy.attempts:
-            raise error
         retry.pause(error, max(1, faults))
 
 
 def _records(open_: Open, call: Call, now: float) -> Iterator[LogRecord]:
-    """The records of one connection.
+    """The records of one connection, up to the log's end.
 
     Raises:
-        _End: That was all of them.
-        KaggleError: The connection failed.
+        _Dropped: A live log's connection ended before its last word, or was silent for too long.
+        KaggleError: There is no log to be had.
     """
-    with translated(call), open_() as response:
-        if response.status_code != 200:
-            document(answer_of(response, response.content, now), call)
-            raise bad_answer(call, f"it has status {response.status_code}")
-        if "event-stream" not in response.headers.get("content-type", ""):
-            yield from _whole(response, call)
-            raise _End
-        for line in response.iter_lines(chunk_size=1):
-            if not line.startswith(b"data:"):
-                continue
-            text = line[5:].strip().decode("utf-8", errors="replace")
-            if text == END_OF_LOG:
-                raise _End
-            yield _record(text, call)
+    with ExitStack() as stack:
+        with translated(call):
+            response = stack.enter_context(open_())
+            if response.status_code != 200:
+                document(answer_of(response, response.content, now), call)
+                raise bad_answer(call, f"it has status {response.status_code}")
+            live = "event-stream" in response.headers.get("content-type", "")
+            if not live:
+                yield from _whole(response, call)
+                return
+        try:
+            with translated(call):
+                for line in response.iter_lines(chunk_size=1):
+                    if not line.startswith(b"data:"):
+                        continue
+                    text = line[5:].strip().decode("utf-8", errors="replace")
+                    if text == END_OF_LOG:
+                        return
+                    yield _record(text, call)
+        except Unavailable as error:  # a training may say nothing for hours
+            raise _Dropped from error
+        raise _Dropped
 
 
 def _whole(response: requests.Response, call: Call) -> Iterator[LogRecord]:

@@ -257,12 +257,17 @@ async def _make_version(
     if len({blob.name for blob, _ in uploads}) < len(uploads):
         raise Refusal(400, "files: two have the same name")
     taken = await asyncio.to_thread(_collect, context.world.root, [(blob.name, path) for blob, path in uploads])
-    with context.world.change():
-        begin()
-        keep_snapshot(context, owner, slug, taken, lag_s=context.knobs.dataset_lag_s)
-        for blob, path in uploads:
-            context.world.remove_blob(blob.token)
-            path.unlink(missing_ok=True)
+    try:
+        with context.world.change():
+            begin()
+            keep_snapshot(context, owner, slug, taken, lag_s=context.knobs.dataset_lag_s)
+            for blob, _ in uploads:
+                context.world.remove_blob(blob.token)
+    except BaseException:
+        remove_tree(taken[0].parent)
+        raise
+    for _, path in uploads:
+        path.unlink(missing_ok=True)
 
 
 def _collect(root: Path, files: list[tuple[str, Path]]) -> tuple[Path, str, tuple[DatasetFile, ...]]:
@@ -286,7 +291,7 @@ def _unpack(path: Path, name: str, folder: Path) -> bool:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 archive.extractall(place)
-        elif tarfile.is_tarfile(path):
+        elif tarfile.is_tarfile(path) and hasattr(tarfile, "data_filter"):  # old Pythons can't unpack it safely
             with tarfile.open(path) as tar:
                 tar.extractall(place, filter="data")
         else:

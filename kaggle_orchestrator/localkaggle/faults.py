@@ -207,7 +207,9 @@ class Faults:
         due: F | None = None
         candidates: list[tuple[int, F]] = []
         for number, document, added in self._world.faults():
-            fault = self._parsed.setdefault(number, parse_fault(document))
+            if number not in self._parsed:
+                self._parsed[number] = parse_fault(document)
+            fault = self._parsed[number]
             over = fault.when.for_s is not None and self._now() >= added + fault.when.for_s
             if isinstance(fault, kind) and not over and matches(fault):
                 candidates.append((number, fault))

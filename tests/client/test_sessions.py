@@ -101,6 +101,16 @@ def test_a_live_log_comes_as_it_is_written(local: LocalServer) -> None:
     assert heard[0][1] < heard[-1][1] - 1.0, "not all at the end"
 
 
+def test_a_session_that_says_nothing_for_long_is_still_followed(local: LocalServer) -> None:
+    user = f"user-{uuid4().hex[:8]}"
+    policy = Policy(read_s=0.3, attempts=2, first_wait_s=0.01)
+    with connect(local.url, environ={"KAGGLE_API_TOKEN": f"kgo-local-{user}"}, policy=policy) as kaggle:
+        ref = KernelRef(user, "thinks-long")
+        source = "import time\nprint('first', flush=True)\ntime.sleep(2.5)\nprint('last', flush=True)\n"
+        kaggle.push(PushRequest(ref, "Thinks Long", source))
+        assert [record.data for record in kaggle.follow(ref, 1)] == ["first\n", "last\n"]
+
+
 @pytest.mark.parametrize("status", [403, 404])
 def test_a_log_of_nobody(tmp_path: Path, status: int) -> None:
     with client_on(tmp_path) as (kaggle, _):
