@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kaggle_orchestrator.client import answers
 from kaggle_orchestrator.client.download import Downloader
 from kaggle_orchestrator.client.endpoint import Endpoint
+from kaggle_orchestrator.client.forms import save_request, version_request
 from kaggle_orchestrator.client.logtext import log_lines
 from kaggle_orchestrator.client.policy import Retry
 from kaggle_orchestrator.client.signed import Resign
@@ -124,7 +125,7 @@ class Kaggle:
 
         call = Call(f"the push of {request.ref}", push=True, secrets=self._identity.secrets)
         with self._transport.alone() as transport, translated(call):
-            answer = KernelsApiClient(transport).save_kernel(_save_request(request))
+            answer = KernelsApiClient(transport).save_kernel(save_request(request))
         return answers.push_answer(document(answer, call), request, call)
 
     def status(self, ref: KernelRef, version: int) -> StatusReport:
@@ -136,7 +137,7 @@ class Kaggle:
         """
         from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelSessionStatusRequest
 
-        request = _version_request(ApiGetKernelSessionStatusRequest, ref, version)
+        request = version_request(ApiGetKernelSessionStatusRequest, ref, version)
         return self._read(
             f"the status of {ref} v{version}",
             lambda: self._api.get_kernel_session_status(request),
@@ -158,7 +159,7 @@ class Kaggle:
         """
         from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
 
-        request = _version_request(ApiGetKernelRequest, ref, version)
+        request = version_request(ApiGetKernelRequest, ref, version)
         what = f"the source of {ref}" + (f" v{version}" if version is not None else "")
         try:
             return self._read(
@@ -325,7 +326,7 @@ class Kaggle:
         logs: list[str] = []
 
         def page(token: str) -> str:
-            request = _version_request(ApiListKernelSessionOutputRequest, ref, version)
+            request = version_request(ApiListKernelSessionOutputRequest, ref, version)
             request.page_size = OUTPUT_PAGE
             request.page_token = token
             found, log, following = self._read(
@@ -364,39 +365,3 @@ class Kaggle:
             return decode(document(answer, call), call)
 
         return self._retry(once)
-
-
-def _version_request(kind: Callable[[], Any], ref: KernelRef, version: int | None) -> Any:
-    """A request for one version. Without the label Kaggle may answer for the one before, for minutes after a push."""
-    request = kind()
-    request.user_name = ref.owner
-    request.kernel_slug = ref.slug
-    if version is not None:
-        request.version_label = f"v{version}"
-    return request
-
-
-def _save_request(push: PushRequest) -> Any:
-    from kagglesdk.kernels.types.kernels_api_service import ApiSaveKernelRequest
-    from kagglesdk.kernels.types.kernels_enums import KernelExecutionType
-
-    request = ApiSaveKernelRequest()
-    request.slug = str(push.ref)
-    request.new_title = push.title
-    request.text = push.source
-    request.language = push.language
-    request.kernel_type = push.kernel_type
-    request.is_private = push.private
-    request.enable_internet = push.internet  # always sent: Kaggle's default and the client's differ
-    request.enable_gpu = push.machine_shape is not None
-    request.enable_tpu = False
-    request.machine_shape = push.machine_shape  # always sent: enable_gpu alone gets some default card
-    request.dataset_data_sources = list(push.datasets)
-    request.competition_data_sources = list(push.competitions)
-    request.kernel_data_sources = list(push.kernels)
-    request.model_data_sources = list(push.models)
-    request.docker_image = push.docker_image
-    request.session_timeout_seconds = push.session_timeout_s
-    if not push.run:
-        request.kernel_execution_type = KernelExecutionType.QUICK_SAVE
-    return request

@@ -12,12 +12,13 @@ import requests
 
 from kaggle_orchestrator.client.policy import Retry
 from kaggle_orchestrator.client.translate import Call, bad_answer, document, translated
-from kaggle_orchestrator.client.wire import answer_of
+from kaggle_orchestrator.client.wire import answer_of, blocks
 from kaggle_orchestrator.errors import KaggleError, Unavailable
 from kaggle_orchestrator.models import LogRecord
 
 END_OF_LOG = "END_OF_LOG"
 _LONGEST = 256 << 20
+_BLOCK = 1 << 16
 
 Open = Callable[[], AbstractContextManager[requests.Response]]
 """Opens the log anew."""
@@ -72,7 +73,7 @@ def _records(open_: Open, call: Call, now: float) -> Iterator[LogRecord]:
                 return
         try:
             with translated(call):
-                for line in response.iter_lines(chunk_size=1):
+                for line in _lines(response):
                     if not line.startswith(b"data:"):
                         continue
                     text = line[5:].strip().decode("utf-8", errors="replace")
@@ -84,9 +85,17 @@ def _records(open_: Open, call: Call, now: float) -> Iterator[LogRecord]:
         raise _Dropped
 
 
+def _lines(response: requests.Response) -> Iterator[bytes]:
+    """Whole lines, each as soon as it's there."""
+    rest = b""
+    for block in blocks(response, _BLOCK):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+
+
 def _whole(response: requests.Response, call: Call) -> Iterator[LogRecord]:
     body = bytearray()
-    for block in response.iter_content(1 << 16):
+    for block in blocks(response, _BLOCK):
         body += block
         if len(body) > _LONGEST:
             raise bad_answer(call, "it is endless")

@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from kaggle_orchestrator.errors import UsageError
 from kaggle_orchestrator.localkaggle import datasets
 from kaggle_orchestrator.localkaggle.context import Context
+from kaggle_orchestrator.localkaggle.records import Interpreter
 from kaggle_orchestrator.localkaggle.scripted import parse_casting
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name, parse_body
-from kaggle_orchestrator.localkaggle.world import Interpreter
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import KgoError
 

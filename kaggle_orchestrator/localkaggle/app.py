@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from kaggle_orchestrator.localkaggle import adminroutes, blobs, datasets, downloads, kernels
 from kaggle_orchestrator.localkaggle.context import OUTPUT_ROUTE, Call, Context
 from kaggle_orchestrator.localkaggle.failing import Cut, Silent, on_lines
-from kaggle_orchestrator.localkaggle.faults import ANY, Body, RpcFault
+from kaggle_orchestrator.localkaggle.faultkinds import ANY, Body, RpcFault
 from kaggle_orchestrator.localkaggle.identity import user_of_authorization, user_of_token
 from kaggle_orchestrator.localkaggle.push import save_kernel
 from kaggle_orchestrator.localkaggle.throttle import Throttle

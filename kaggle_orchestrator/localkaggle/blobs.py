@@ -11,8 +11,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
+from kaggle_orchestrator.localkaggle.records import Blob
 from kaggle_orchestrator.localkaggle.wire import Refusal
-from kaggle_orchestrator.localkaggle.world import Blob
 
 ROUTE = "/_kgo/blob"
 _LARGEST = 100 << 30

@@ -19,9 +19,9 @@ from kaggle_orchestrator.localkaggle import blobs
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.kernels import Handler
 from kaggle_orchestrator.localkaggle.outputs import make_read_only, pack, remove_tree
+from kaggle_orchestrator.localkaggle.records import Dataset, DatasetFile
 from kaggle_orchestrator.localkaggle.sources import COMPETITIONS, dataset_folder
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name, timestamp
-from kaggle_orchestrator.localkaggle.world import Dataset, DatasetFile
 from kaggle_orchestrator.protocol import FileDigest, digest_file, digest_tree
 
 INCOMING = ".incoming"

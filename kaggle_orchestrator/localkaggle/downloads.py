@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.failing import LINE, Broken, Line, Silent
-from kaggle_orchestrator.localkaggle.faults import DownloadFault
+from kaggle_orchestrator.localkaggle.faultkinds import DownloadFault
 from kaggle_orchestrator.localkaggle.kernels import readable, session_of
 from kaggle_orchestrator.localkaggle.outputs import read_listing
 from kaggle_orchestrator.localkaggle.sessionlog import LogReader, whole_log

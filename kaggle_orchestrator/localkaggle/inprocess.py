@@ -21,8 +21,9 @@ from kaggle_orchestrator.clock import Clock
 from kaggle_orchestrator.localkaggle.app import make_app
 from kaggle_orchestrator.localkaggle.context import Context
 from kaggle_orchestrator.localkaggle.failing import LINE
+from kaggle_orchestrator.localkaggle.records import Session
 from kaggle_orchestrator.localkaggle.scripted import Actor
-from kaggle_orchestrator.localkaggle.world import Session, World
+from kaggle_orchestrator.localkaggle.world import World
 
 T = TypeVar("T")
 URL = "http://127.0.0.1:9"

@@ -13,10 +13,10 @@ from starlette.responses import FileResponse, RedirectResponse
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.outputs import Output, pack, read_listing, remove_tree
 from kaggle_orchestrator.localkaggle.push import gpu_time, quota_refresh
+from kaggle_orchestrator.localkaggle.records import Kernel, Session
 from kaggle_orchestrator.localkaggle.sessionlog import whole_log
 from kaggle_orchestrator.localkaggle.spec import LieFrom
 from kaggle_orchestrator.localkaggle.wire import Refusal, denied, duration, timestamp
-from kaggle_orchestrator.localkaggle.world import Kernel, Session
 from kaggle_orchestrator.models import KernelRef, SessionStatus
 from kaggle_orchestrator.profile import ContainerCancel, QueuedStatus
 

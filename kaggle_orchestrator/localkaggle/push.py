@@ -8,9 +8,9 @@ from slugify import slugify
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.knobs import Verified
+from kaggle_orchestrator.localkaggle.records import Kernel, Settings
 from kaggle_orchestrator.localkaggle.sources import Sources, sort_sources
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name
-from kaggle_orchestrator.localkaggle.world import Kernel, Settings
 from kaggle_orchestrator.models import KernelRef
 
 NOT_FOUND = "Notebook not found"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kaggle_orchestrator.errors import UsageError
+from kaggle_orchestrator.localkaggle.records import Session, Settings
 from kaggle_orchestrator.localkaggle.spec import Ending, Kill, Mount, SessionFolder
-from kaggle_orchestrator.localkaggle.world import Session, Settings
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import Variable, write_atomic
 

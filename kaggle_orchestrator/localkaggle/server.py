@@ -24,7 +24,7 @@ from kaggle_orchestrator.localkaggle import datasets, detect
 from kaggle_orchestrator.localkaggle.address import LocalServer, Record, lock_path, remove_record, write_record
 from kaggle_orchestrator.localkaggle.app import make_app
 from kaggle_orchestrator.localkaggle.context import Context
-from kaggle_orchestrator.localkaggle.faults import parse_fault
+from kaggle_orchestrator.localkaggle.faultscript import parse_fault
 from kaggle_orchestrator.localkaggle.knobs import BoxMode, Knobs
 from kaggle_orchestrator.localkaggle.outputs import remove_tree
 from kaggle_orchestrator.localkaggle.scripted import parse_casting

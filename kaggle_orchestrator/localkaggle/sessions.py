@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import assert_never
 
 from kaggle_orchestrator.localkaggle import scripted, sources, spawn
-from kaggle_orchestrator.localkaggle.faults import FalseStatus, Faults, KillSession, LoseOutput, NoGpu, NoMount
+from kaggle_orchestrator.localkaggle.faultkinds import FalseStatus, KillSession, LoseOutput, NoGpu, NoMount
+from kaggle_orchestrator.localkaggle.faults import Faults
 from kaggle_orchestrator.localkaggle.knobs import Knobs
 from kaggle_orchestrator.localkaggle.outputs import add_extras, make_read_only, settle_output
+from kaggle_orchestrator.localkaggle.records import Interpreter, Session, Settings, Version
 from kaggle_orchestrator.localkaggle.scripted import Actor, Course, Scene, parse_casting
 from kaggle_orchestrator.localkaggle.spec import End, Ending, Lie, Mount, SessionFolder, Spec, Standing, is_locked
-from kaggle_orchestrator.localkaggle.world import Interpreter, Session, Settings, Version, World
+from kaggle_orchestrator.localkaggle.world import World
 from kaggle_orchestrator.localkaggle.worldclock import WorldClock
 from kaggle_orchestrator.models import SessionStatus
 from kaggle_orchestrator.profile import Disposition

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from kaggle_orchestrator.localkaggle.knobs import Knobs
 from kaggle_orchestrator.localkaggle.outputs import mounted_output
+from kaggle_orchestrator.localkaggle.records import Kernel, Settings
 from kaggle_orchestrator.localkaggle.spec import Mount, SessionFolder
 from kaggle_orchestrator.localkaggle.wire import is_name
-from kaggle_orchestrator.localkaggle.world import Kernel, Settings, World
+from kaggle_orchestrator.localkaggle.world import World
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.profile import FirstMount, MountLayout, QuickSave, SelfMount
 

@@ -19,7 +19,7 @@ from tests.chain.conftest import Lab
 from tests.chain.local import state_after
 
 PLAIN = Path(__file__).with_name("plain.py")
-STEPS = 60
+STEPS = 45
 CONFIG = """
 [kernel]
 slug = "plain-chain"
@@ -28,7 +28,7 @@ accelerator = "T4x2"
 entry = "plain.py"
 include = ["plain.py"]
 args = ["--steps", "{params.steps}", "--step-s", "0.2", "--resume", "{resume}"]
-params = { steps = 60 }
+params = { steps = 45 }
 [checkpoint]
 paths = ["saved/last.json"]
 done = "final/state.txt"

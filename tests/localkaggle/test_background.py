@@ -18,9 +18,10 @@ from kaggle_orchestrator.errors import LocalKaggleError, UsageError
 from kaggle_orchestrator.localkaggle import background, server, spawn
 from kaggle_orchestrator.localkaggle.address import lock_path
 from kaggle_orchestrator.localkaggle.context import Context
+from kaggle_orchestrator.localkaggle.records import Settings
 from kaggle_orchestrator.localkaggle.server import Options, serve
 from kaggle_orchestrator.localkaggle.spec import End, Ending
-from kaggle_orchestrator.localkaggle.world import Settings, World
+from kaggle_orchestrator.localkaggle.world import World
 from kaggle_orchestrator.models import KernelRef
 from tests.localkaggle.client import SLEEPS, WAITS, Client, processes, until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kaggle_orchestrator.localkaggle.faults import KINDS
+from kaggle_orchestrator.localkaggle.faultscript import KINDS
 from kaggle_orchestrator.localkaggle.knobs import Knobs
 
 ROOT = Path(__file__).parents[2]

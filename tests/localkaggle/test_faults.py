@@ -8,7 +8,8 @@ import pytest
 from kaggle_orchestrator.errors import LocalKaggleError, UsageError
 from kaggle_orchestrator.localkaggle import admin
 from kaggle_orchestrator.localkaggle.address import LocalServer
-from kaggle_orchestrator.localkaggle.faults import KillSession, RpcFault, When, parse_fault
+from kaggle_orchestrator.localkaggle.faultkinds import KillSession, RpcFault, When
+from kaggle_orchestrator.localkaggle.faultscript import parse_fault
 from kaggle_orchestrator.localkaggle.knobs import Knobs, parse_settings
 from kaggle_orchestrator.localkaggle.sessions import TOO_BIG, TOO_LONG
 from kaggle_orchestrator.localkaggle.spec import Ending, Kill

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.localkaggle.app import SERVICES
-from kaggle_orchestrator.localkaggle.faults import RPCS
+from kaggle_orchestrator.localkaggle.faultkinds import RPCS
 from tests.localkaggle.client import Client
 
 RAW = [

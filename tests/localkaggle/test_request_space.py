@@ -182,7 +182,7 @@ def test_whatever_is_asked_in_whatever_order(script: list[tuple[str, Any]], capl
 
 
 @pytest.mark.soak
-@settings(max_examples=1500, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=600, deadline=None, suppress_health_check=quiet)
 @given(script=scripts)
 def test_whatever_is_asked_at_length(script: list[tuple[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
