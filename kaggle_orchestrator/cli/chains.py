@@ -67,8 +67,9 @@ def known(experiment: Experiment, kaggle: "Kaggle") -> View:
             journal = stack.enter_context(Journal.of(experiment.root))
         else:
             journal = stack.enter_context(Journal(Path(stack.enter_context(TemporaryDirectory())) / "journal.db"))
+        address = address_of(kaggle)
         try:
-            key = ChainKey(address_of(kaggle), kaggle.owner(), experiment.kernel.slug)
+            key = ChainKey(address, kaggle.owner(), experiment.kernel.slug)
             with steering(journal.path.parent, key.owner, key.slug):
                 return View(Chain(experiment, kaggle, journal, SystemClock(), address=key.endpoint).observe())
         except ChainLive:
@@ -77,11 +78,12 @@ def known(experiment: Experiment, kaggle: "Kaggle") -> View:
             raise
         except KgoError as error:
             note = f"{error.message} Showing what the journal knows."
-            return View(_from_journal(experiment, journal, offline_key(experiment, journal)), note)
+            keys = [k for k in journal.keys(experiment.kernel.slug) if k.endpoint == address]
+            return View(_from_journal(experiment, journal, keys[0] if keys else None), note)
 
 
-def offline(experiment: Experiment) -> View:
-    """The chain as the journal has it.
+def offline(experiment: Experiment, local: bool) -> View:
+    """The chain as the journal has it; ``local``: the local Kaggle's.
 
     Raises:
         JournalError: The journal can't be used.
@@ -89,15 +91,15 @@ def offline(experiment: Experiment) -> View:
     if not Journal.exists(experiment.root):
         return View(_nothing(experiment, "?"))
     with Journal.of(experiment.root) as journal:
-        return View(_from_journal(experiment, journal, offline_key(experiment, journal)))
+        return View(_from_journal(experiment, journal, _likely_key(experiment, journal, local)))
 
 
-def offline_key(experiment: Experiment, journal: Journal) -> ChainKey | None:
+def _likely_key(experiment: Experiment, journal: Journal, local: bool) -> ChainKey | None:
     """The chain that is most likely meant, while Kaggle can't be asked who we are."""
     from kaggle_orchestrator.client.endpoint import parse_endpoint
 
     endpoint = parse_endpoint(os.environ.get("KGO_ENDPOINT") or None)
-    local = endpoint.loopback or bool(os.environ.get("KGO_LOCAL"))
+    local = local or endpoint.loopback
     keys = journal.keys(experiment.kernel.slug)
     return next((k for k in keys if k.endpoint == endpoint.url or (local and k.endpoint.startswith("local:"))), None)
 

@@ -30,7 +30,7 @@ def command(exps: tuple[Path, ...], local: bool, as_json: bool) -> None:
     chains: list[dict[str, Any]] = []
     quota = None
     for experiment in experiments:
-        view = known(experiment, kaggle) if kaggle else offline(experiment)
+        view = known(experiment, kaggle) if kaggle else offline(experiment, local)
         if view.note:
             _say(view.note)
         page = kaggle.web_url if kaggle else None

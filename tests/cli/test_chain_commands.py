@@ -18,7 +18,7 @@ from kaggle_orchestrator.cli.chains import steered
 from kaggle_orchestrator.cli.context import connect
 from kaggle_orchestrator.cli.run import Drive, _still_there, worst
 from kaggle_orchestrator.experiment import load
-from kaggle_orchestrator.localkaggle import background
+from kaggle_orchestrator.localkaggle import admin, background
 from kaggle_orchestrator.models import SessionStatus
 from tests.chain.local import state_after
 from tests.cli.conftest import Kgo, document
@@ -336,3 +336,11 @@ def test_the_worst_exit_code_counts() -> None:
     assert worst([4, 1, 0]) == 1
     assert worst([3, 1]) == 3
     assert worst([2, 3]) == 2
+
+
+def test_status_shows_the_journal_while_kaggle_fails(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    assert kgo("run", root).exit_code == 0
+    admin.add_faults(kgo.url, [{"rpc": "IntrospectToken", "first": 5, "status": 503}])
+    done = kgo("status", root, "--json", "--local", KGO_LOCAL="")
+    assert [leg["outcome"] for leg in document(done)["chains"][0]["legs"]] == ["done"]

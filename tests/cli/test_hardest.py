@@ -20,7 +20,7 @@ slug = "digits-hard"
 accelerator = "T4x2"
 [train]
 entry = "train.py"
-params = { epochs = 3, batch_size = 64, lr = 0.01 }
+params = { epochs = 4, batch_size = 64, lr = 0.01 }
 include = ["*.py", "data/**"]
 [pull]
 patterns = ["final/**"]
@@ -45,7 +45,7 @@ HARDEST: dict[str, tuple[dict[str, object], list[dict[str, Any]]]] = {
         ],
     ),
     "downloads break, expire and differ": (
-        {"url_ttl_s": 1, "mount_layout": "flat"},
+        {"url_ttl_s": 4, "mount_layout": "flat"},
         [
             {"download": "**", "every": 3, "break_at": 0.6},
             {"download": "**", "every": 5, "expire": True},
@@ -78,7 +78,7 @@ def train(folder: Path, config: str, knobs: dict[str, object], faults: list[dict
     (root / "kgo.toml").write_text(config)
     script = root / "train.py"  # however fast the machine, a session hasn't the time for all of it
     script.write_text(
-        script.read_text().replace("run.step(loss=loss)", "run.step(loss=loss); __import__('time').sleep(0.12)")
+        script.read_text().replace("run.step(loss=loss)", "run.step(loss=loss); __import__('time').sleep(0.2)")
     )
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("KAGGLE_", "KGO_"))} | {"KGO_HOME": str(home)}
     try:

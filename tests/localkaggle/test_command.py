@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kaggle_orchestrator.cli import main
 from kaggle_orchestrator.cli.local import command
-from kaggle_orchestrator.localkaggle import background
+from kaggle_orchestrator.localkaggle import admin, background
 from tests.localkaggle.client import SLEEPS, Client, processes, until
 
 KGO = [sys.executable, "-c", "from kaggle_orchestrator.cli import main; main()"]
@@ -99,3 +99,25 @@ def test_ps_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         background.stop(tmp_path)
     assert "kgo: no local Kaggle runs" in runner.invoke(command, ["stop"]).stderr
+
+
+def test_a_profile_and_courses_of_sessions(tmp_path: Path) -> None:
+    (tmp_path / "profile.json").write_text('{"schema": 1, "mount_layout": "flat", "self_mount": "mount"}')
+    (tmp_path / "sessions.json").write_text('[{"after_s": 0, "output": {"a": "x"}}]')
+    arguments = ["--profile", str(tmp_path / "profile.json"), "--sessions", str(tmp_path / "sessions.json")]
+    with serving(tmp_path, *arguments, "--knob", "mount_layout=owner") as (_, url):
+        knobs = admin.set_knobs(url, {})
+        assert (knobs["mount_layout"], knobs["self_mount"]) == ("owner", "mount"), "--knob goes before"
+        client = Client(url)
+        client.push("is-played", "raise SystemExit(1)")
+        assert client.wait("is-played") == {"status": "COMPLETE"}
+        assert client.files("is-played") == {"a": b"x"}
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '[{"after_s": -1}]'])
+def test_bad_courses_are_refused_before_anything_starts(tmp_path: Path, content: str) -> None:
+    (tmp_path / "sessions.json").write_text(content)
+    arguments = ["local", "serve", "--root", str(tmp_path / "root"), "--sessions", str(tmp_path / "sessions.json")]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2, done
+    assert not (tmp_path / "root").exists()
