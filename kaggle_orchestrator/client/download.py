@@ -20,7 +20,7 @@ from kaggle_orchestrator.protocol import FileDigest, KgoError
 from kaggle_orchestrator.protocol.files import sync_folder
 
 _GAIN = 1 << 20
-"""Bytes that a file must have grown by for the count of its tries to begin again."""
+"""Bytes that a file must have grown by for the count of its tries to begin again; a tenth of it is as good."""
 _DAMAGE_TRIES = 2
 """A body that differs from its digest is fetched once more: the second time it isn't the network."""
 _GIVE_UP = 8
@@ -140,7 +140,7 @@ class Downloader:
                 error = found
                 if not self._retry.may_pass(error):
                     raise
-            if body.size >= furthest + _GAIN:
+            if body.size >= furthest + min(_GAIN, max(1, (body.total or _GAIN) // 10)):
                 tries, furthest = 0, body.size
             tries += 1
             if tries >= self._retry.policy.attempts:

@@ -79,7 +79,7 @@ def _faulty(fault: DownloadFault, plain: FileResponse, path: Path, size: int, re
             data[len(data) // 2] ^= 1
         return Response(bytes(data), 200 if start is None else 206, head)
     part = fault.break_at if fault.break_at is not None else 0.5
-    until = max(first, int(size * part))
+    until = first + int((size - first) * part)
     return Broken(path, first, size, until, head, (lambda: _swap(path)) if fault.swap else (lambda: None))
 
 

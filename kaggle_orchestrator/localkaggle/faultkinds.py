@@ -114,7 +114,7 @@ class DownloadFault:
 
     Attributes:
         names: Glob of the output's names; ``**`` is any.
-        break_at: Part of the file after which the connection is cut.
+        break_at: Part of what was asked for after which the connection is cut.
         status: It is answered with an HTTP error.
         silence: It isn't answered.
         swap: It breaks half way, and the file is another one from then on.

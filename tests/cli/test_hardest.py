@@ -47,8 +47,8 @@ HARDEST: dict[str, tuple[dict[str, object], list[dict[str, Any]]]] = {
     "downloads break, expire and differ": (
         {"url_ttl_s": 4, "mount_layout": "flat"},
         [
-            {"download": "**", "every": 3, "break_at": 0.6},
-            {"download": "**", "every": 5, "expire": True},
+            {"download": "**", "chance": 0.3, "break_at": 0.6},
+            {"download": "**", "chance": 0.1, "expire": True},
             {"download": "final/model.pt", "number": 1, "flip": True},
         ],
     ),
@@ -60,7 +60,8 @@ HARDEST: dict[str, tuple[dict[str, object], list[dict[str, Any]]]] = {
         {"error_body": "nested", "calls_per_minute": 200},
         [
             {"rpc": "*", "every": 5, "status": 429, "retry_after": 1},
-            {"rpc": "*", "every": 7, "reset": True},
+            {"rpc": "ListKernelSessionOutput", "every": 3, "reset": True},
+            {"rpc": "GetKernel", "every": 4, "reset": True},
             {"rpc": "GetKernelSessionStatus", "every": 4, "status": 200, "body": "html"},
         ],
     ),
