@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from kaggle_orchestrator.localkaggle.knobs import Knobs, Overflow
+from kaggle_orchestrator.localkaggle.notebook import EXECUTED
 from kaggle_orchestrator.localkaggle.sessionlog import whole_log
 from kaggle_orchestrator.localkaggle.spec import SessionFolder
 from kaggle_orchestrator.protocol import write_atomic
@@ -52,7 +53,7 @@ def settle_output(folder: SessionFolder, knobs: Knobs, *, keep: bool, lost: str 
     if not keep:
         remove_tree(folder.working)
         folder.working.mkdir(parents=True)
-    outputs = _scan(folder.working)
+    outputs = [output for output in _scan(folder.working) if output.name != EXECUTED]
     if lost is not None:
         outputs = _lose(folder, outputs, [o for o in outputs if matches(o.name, (lost,))])
     kept = _within(outputs, knobs)
@@ -103,7 +104,8 @@ def add_extras(folder: SessionFolder, script: str) -> None:
     source = (folder.source / script).read_text(encoding="utf-8")
     log = whole_log(folder.log)
     page = f"<!DOCTYPE html><meta charset=utf-8><title>results</title><pre>{html.escape(log)}</pre>\n"
-    extras = {"__script__.py": source, "__results__.html": page, "__output__.json": log, "custom.css": ""}
+    extras = {} if (folder.working / EXECUTED).exists() else {"__script__.py": source}
+    extras |= {"__results__.html": page, "__output__.json": log, "custom.css": ""}
     for name, text in extras.items():
         path = folder.working / name
         if not os.path.lexists(path):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from slugify import slugify
 
+from kaggle_orchestrator.localkaggle import notebook
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.knobs import Verified
 from kaggle_orchestrator.localkaggle.records import Kernel, Settings
@@ -85,9 +86,11 @@ def _read(context: Context, call: Call) -> _Push:
         raise Refusal(400, "The kernel source must not be empty.")
     if kind not in ("script", "notebook"):
         raise Refusal(400, f"kernelType: {kind[:40]!r} is neither script nor notebook")
-    if kind != "script" or language != "python":
-        raise Refusal(501, f"The local Kaggle runs Python scripts, not a {language[:20]} {kind}.")
-    if not context.boxed:
+    if language != "python":
+        raise Refusal(501, f"The local Kaggle runs Python, not a {language[:20]} {kind}.")
+    if kind == "notebook":
+        notebook.check(text)
+    elif not context.boxed:
         _check_paths(text, context.box_reason)
     kernel, ref, title = _target(context, call)
     shape, gpu = _machine(fields)

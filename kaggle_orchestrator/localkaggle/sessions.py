@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
-from kaggle_orchestrator.localkaggle import scripted, sources, spawn
+from kaggle_orchestrator.localkaggle import notebook, scripted, sources, spawn
 from kaggle_orchestrator.localkaggle.faultkinds import FalseStatus, KillSession, LoseOutput, NoGpu, NoMount
 from kaggle_orchestrator.localkaggle.faults import Faults
 from kaggle_orchestrator.localkaggle.knobs import Knobs
@@ -157,7 +157,11 @@ class Sessions:
         if not folder.spec.exists():  # else a killed server had come this far
             for path in (folder.source, folder.working):
                 path.mkdir(parents=True, exist_ok=True)
-            (folder.source / SCRIPT).write_text(version.source, encoding="utf-8")
+            script = version.source
+            if version.settings.kernel_type == "notebook":
+                (folder.source / notebook.FILE).write_text(version.source, encoding="utf-8")
+                script = notebook.runner()
+            (folder.source / SCRIPT).write_text(script, encoding="utf-8")
             folder.write_spec(self._spec(session, version))
         if not folder.course.exists():
             self._cast(session, version, folder, at)

@@ -65,7 +65,7 @@ def test_a_quick_save_runs_nothing(client: Client) -> None:
 
 
 def test_what_is_not_run_here_says_so(client: Client) -> None:
-    for change in ({"kernelType": "notebook"}, {"language": "r"}, {"enableTpu": True}):
+    for change in ({"language": "r"}, {"enableTpu": True}):
         response = client.post("SaveKernel", client.request("not-here", "pass", **change))
         assert response.status_code == 501, response.text
 
