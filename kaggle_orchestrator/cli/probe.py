@@ -11,7 +11,7 @@ import click
 from kaggle_orchestrator.cli.context import connect, local_option, profile_path
 from kaggle_orchestrator.cli.options import json_option, print_json
 from kaggle_orchestrator.clock import SystemClock
-from kaggle_orchestrator.errors import UsageError
+from kaggle_orchestrator.errors import KaggleError, UsageError
 from kaggle_orchestrator.profile import Profile, QueuedStatus
 from kaggle_orchestrator.protocol import write_atomic
 
@@ -51,7 +51,12 @@ def command(output: Path | None, yes: bool, local: bool, as_json: bool) -> None:
         client.connect(kaggle.endpoint, profile=Profile(queued_status=QueuedStatus.OMITTED)) as lenient,
         client.connect(kaggle.endpoint, policy=client.Policy(attempts=1)) as strict,
     ):
-        findings = Probe(lenient, strict, clock, pace, _tell).run()
+        probe = Probe(lenient, strict, clock, pace, _tell)
+        try:
+            findings = probe.run()
+        finally:
+            for ref, why in probe.left.items():
+                click.echo(f"kgo: {ref} couldn't be removed: {why}", err=True)
     profile = profile_of(findings, kaggle.endpoint, clock.now())
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, profile.dumps().encode())
@@ -61,6 +66,11 @@ def command(output: Path | None, yes: bool, local: bool, as_json: bool) -> None:
     else:
         for finding in sorted(findings, key=lambda f: f.name):
             click.echo(f"{finding.name} = {_shown(finding)}")
+    if probe.left:
+        raise KaggleError(
+            f"{len(probe.left)} of the probe's kernels couldn't be removed; all that was measured is saved.",
+            hint="Remove them on kaggle.com, or let the next `kgo probe` do it.",
+        )
 
 
 def _ask(kaggle: "Kaggle", path: Path, left: int, yes: bool) -> None:

@@ -51,6 +51,7 @@ class Probe:
         lenient: A client that takes a missing status for QUEUED.
         strict: One that doesn't.
         tell: Called with each finding as it is made.
+        left: Kernels that couldn't be removed at the end, and why.
     """
 
     lenient: Kaggle
@@ -58,17 +59,14 @@ class Probe:
     clock: Clock
     pace: Pace
     tell: Callable[[Finding], None]
+    left: dict[KernelRef, str] = field(default_factory=dict)
     _name: str = field(default_factory=lambda: secrets.token_hex(3))
     _stages: list[Stage] = field(default_factory=list)
     _queued: QueuedStatus | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> tuple[Finding, ...]:
-        """Measure everything, then remove the kernels.
-
-        Raises:
-            KaggleError: A kernel can't be removed; the message names it.
-        """
+        """Measure everything, then remove the kernels; those that can't be are in :attr:`left`."""
         parts: Sequence[Callable[[], list[Finding]]] = (
             self._error,
             self._limit,
@@ -115,17 +113,12 @@ class Probe:
         return stage
 
     def _clean_up(self) -> None:
-        failed = []
+        self.left.clear()
         for stage in self._stages:
             try:
                 self.lenient.delete(stage.ref)
             except KaggleError as error:
-                failed.append(f"{stage.ref} ({error.message})")
-        if failed:
-            raise KaggleError(
-                f"Not all of the probe's kernels could be removed: {'; '.join(failed)}",
-                hint="Remove them on kaggle.com; `kgo probe` also finds them the next time.",
-            )
+                self.left[stage.ref] = error.message
 
     def _error(self) -> list[Finding]:
         stage = self._stage("error")

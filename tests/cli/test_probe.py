@@ -7,7 +7,9 @@ import pytest
 
 from kaggle_orchestrator.cli import main
 from kaggle_orchestrator.client import connect
+from kaggle_orchestrator.localkaggle import admin
 from kaggle_orchestrator.models import KernelRef, PushRequest
+from kaggle_orchestrator.probe import leftovers
 from kaggle_orchestrator.profile import MountLayout, Profile
 from tests.cli.conftest import Kgo, document
 
@@ -44,6 +46,18 @@ def test_findings_are_saved_and_used(kgo: Kgo, tmp_path: Path) -> None:
     assert profile.endpoint == kgo.url
     root = kgo.experiment()
     assert kgo("status", root, "--profile", path).exit_code == 0
+
+
+def test_kernels_that_stay_are_named_and_nothing_measured_is_lost(kgo: Kgo, tmp_path: Path) -> None:
+    admin.add_faults(kgo.url, [{"rpc": "DeleteKernel", "first": 6, "status": 400}])
+    done = kgo("probe", "--yes", "-o", tmp_path / "profile.json")
+    assert done.exit_code == 1
+    assert done.stderr.count("couldn't be removed: ") == 6
+    assert "all that was measured is saved" in done.stderr
+    assert Profile.load(tmp_path / "profile.json").mount_layout is MountLayout.BOTH
+    with connect(kgo.url, environ={}) as kaggle:
+        for ref in leftovers(kaggle):
+            kaggle.delete(ref)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"schema": 2}', '{"schema": 1, "mount_layout": "odd"}'])

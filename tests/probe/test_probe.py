@@ -11,7 +11,6 @@ import pytest
 
 from kaggle_orchestrator.client import Policy, connect
 from kaggle_orchestrator.clock import SystemClock
-from kaggle_orchestrator.errors import KaggleError
 from kaggle_orchestrator.localkaggle import admin, background
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.models import SessionStatus
@@ -133,10 +132,12 @@ def test_an_interrupt_removes_the_kernels_and_ends_their_sessions(server: LocalS
 
 def test_kernels_that_can_not_be_removed_are_named_and_found_again(server: LocalServer) -> None:
     admin.add_faults(server.url, [{"rpc": "DeleteKernel", "every": 1, "status": 400}])
-    with pytest.raises(KaggleError, match=r"could be removed: me/kgo-probe-\w+-"):
-        probing(server).run()
+    probe = probing(server)
+    findings = probe.run()
+    assert [finding.name for finding in findings if finding.value is not None], "what was measured isn't lost"
+    assert len(probe.left) == 6
     with connect(server.url, environ={}) as kaggle:
-        assert len(leftovers(kaggle)) == 6
+        assert set(leftovers(kaggle)) == set(probe.left)
 
 
 def test_a_profile_is_read_back(tmp_path: Path) -> None:
