@@ -314,7 +314,7 @@ def test_local_sources_and_interpreter_are_given_to_the_local_kaggle(kgo: Kgo) -
 def test_a_local_kaggle_that_went_away_is_started_again(kgo: Kgo, monkeypatch: pytest.MonkeyPatch) -> None:
     home = kgo.folder / "home"
     monkeypatch.setenv("KGO_HOME", str(home))
-    root = kgo.experiment()
+    root = kgo.experiment(params="steps = 30, step_s = 0.1")  # still running when its server goes
     experiment = load(root)
     kaggle = connect(True, [experiment])
     try:
