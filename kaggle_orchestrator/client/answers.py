@@ -42,7 +42,7 @@ def status_report(data: Json, call: Call, *, queued: QueuedStatus | None = None)
         raise bad_answer(call, "it has no status")
     plain = re.sub(r"[^A-Z]", "", word.upper()).removeprefix("KERNELWORKERSTATUS")
     if plain not in _STATUSES:
-        raise bad_answer(call, f"the status {word[:40]!r} is unknown")
+        raise bad_answer(call, f"the status {words(word, call)[:40]!r} is unknown")
     return StatusReport(_STATUSES[plain], words(_text(data, "failureMessage", call), call))
 
 
@@ -74,7 +74,7 @@ def push_answer(data: Json, request: PushRequest, call: Call) -> PushAnswer:
     ref = _pushed_ref(_text(data, "ref", call)) or _pushed_ref(url) or request.ref
     if ref != request.ref:
         log.warning("The push of %s landed as %s: its title doesn't give its slug.", request.ref, ref)
-    dropped = [name for key in _INVALID for name in _names(data, key, call)]
+    dropped = [words(name, call) for key in _INVALID for name in _names(data, key, call)]
     if dropped:
         raise SourcesDropped(
             f"Kaggle accepted {call.what} as version {version}, but without its sources {', '.join(dropped)}.",
@@ -82,7 +82,7 @@ def push_answer(data: Json, request: PushRequest, call: Call) -> PushAnswer:
             version=version,
             hint="Check that they exist, are spelled owner/slug, and are this account's or public.",
         )
-    return PushAnswer(ref, version, url)
+    return PushAnswer(ref, version, words(url, call))
 
 
 def output_page(data: Json, call: Call) -> tuple[list[OutputFile], str, str]:
@@ -138,6 +138,11 @@ def dataset_files(data: Json, call: Call) -> tuple[dict[str, int], str]:
 def dataset_status(data: Json, call: Call) -> str:
     """Of GetDatasetStatus: ``READY`` when its files are there."""
     return _text(data, "status", call).upper()
+
+
+def dataset_version(data: Json, call: Call) -> int:
+    """Of GetDataset: the current version's number; 0 if there is none yet."""
+    return _number(data, "currentVersionNumber", call)
 
 
 def dataset_made(data: Json, call: Call) -> None:

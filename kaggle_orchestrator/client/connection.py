@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kaggle_orchestrator.client.credentials import find_credentials, local_credentials
 from kaggle_orchestrator.client.endpoint import parse_endpoint
 from kaggle_orchestrator.client.kaggle import Kaggle
-from kaggle_orchestrator.client.policy import Policy, Retry
+from kaggle_orchestrator.client.policy import Pace, Policy, Retry
 from kaggle_orchestrator.client.session import open_session
 from kaggle_orchestrator.clock import Clock, SystemClock
 from kaggle_orchestrator.profile import Profile
@@ -54,7 +54,8 @@ def connect(
     from kaggle_orchestrator.client.identity import Identity
     from kaggle_orchestrator.client.transport import Transport
 
-    identity = Identity(credentials, where, policy, clock, adapter)
-    transport = Transport(where, identity.auth, policy, clock, adapter)
+    pace = Pace(policy, clock)
+    identity = Identity(credentials, where, policy, clock, adapter, pace)
+    transport = Transport(where, identity.auth, policy, clock, adapter, pace)
     files = open_session(where, policy, adapter=adapter)
     return Kaggle(where, transport, identity, files, retry, profile or Profile())

@@ -1,5 +1,6 @@
 """Finding credentials by the official client's rules; a secret is never in a repr or a message."""
 
+import base64
 import json
 import os
 from collections.abc import Mapping
@@ -54,15 +55,27 @@ class Login:
     def renewed(self, access: str, expires_at: float) -> None:
         """Write a new access token down as the official client does; what else is in the file stays.
 
+        Nothing is written when the file is another login's by now, or gone with a logout.
+
         Raises:
-            OSError: It can't be written.
+            OSError: It can't be written; nothing is left.
+            ValueError, OverflowError: It ends at no moment.
+            CredentialsError: The file can't be read any more.
         """
         moment = datetime.fromtimestamp(expires_at, UTC).isoformat()
-        stored = _read_object(self.file) | {"access_token": access, "access_token_expiration": moment}
-        beside = self.file.with_name(f"{self.file.name}.{os.getpid()}.tmp")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-            json.dump(stored, out, indent=2)
-        beside.replace(self.file)
+        stored = _read_object(self.file)
+        if stored.get("refresh_token") != self.refresh:
+            return
+        stored |= {"access_token": access, "access_token_expiration": moment}
+        file = self.file.resolve()  # a link stays one
+        beside = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+        try:
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+                json.dump(stored, out, indent=2)
+            beside.replace(file)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
 
 
 Credentials = Token | LegacyKey | Login
@@ -74,7 +87,8 @@ def secrets(credentials: Credentials) -> tuple[str, ...]:
         case Token():
             return (credentials.value,)
         case LegacyKey():
-            return (credentials.key,)
+            basic = base64.b64encode(f"{credentials.username}:{credentials.key}".encode()).decode()
+            return (credentials.key, basic)  # the second is how it's sent
         case Login():
             return tuple(s for s in (credentials.refresh, credentials.access) if s)
 

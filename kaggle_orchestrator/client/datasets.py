@@ -1,6 +1,7 @@
 """Datasets: made, added to, looked at and removed; what is made is never blindly made twice."""
 
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from kaggle_orchestrator.client import answers
+from kaggle_orchestrator.client.pages import all_pages
 from kaggle_orchestrator.client.policy import Retry
 from kaggle_orchestrator.client.translate import Call, document, translated
 from kaggle_orchestrator.client.upload import upload
@@ -79,21 +81,41 @@ class Datasets:
 
         call = self._call(f"the files of dataset {ref}")
         sizes: dict[str, int] = {}
-        token = ""
-        for _ in range(self._retry.policy.pages):
+
+        def page(token: str) -> str:
             request = _named(ApiListDatasetFilesRequest(), ref)
             request.page_size, request.page_token = _PAGE, token
 
-            def once(request: Any = request) -> tuple[dict[str, int], str]:
+            def once() -> tuple[dict[str, int], str]:
                 with translated(call):
                     answer = self._api.list_dataset_files(request)
                 return answers.dataset_files(document(answer, call), call)
 
-            page, token = self._retry(once)
-            sizes |= page
-            if not token:
-                break
+            found, following = self._retry(once)
+            sizes.update(found)
+            return following
+
+        all_pages(call.what, self._retry.policy.pages, page)
         return sizes
+
+    def version(self, ref: DatasetRef) -> int:
+        """The current version's number; 0 for a new dataset that has none yet.
+
+        Raises:
+            NotAccessible: There is no such dataset, or it isn't this account's.
+            KaggleError: See :mod:`kaggle_orchestrator.errors`.
+        """
+        from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
+
+        request = _named(ApiGetDatasetRequest(), ref)
+        call = self._call(f"the version of dataset {ref}")
+
+        def once() -> int:
+            with translated(call):
+                answer = self._api.get_dataset(request)
+            return answers.dataset_version(document(answer, call), call)
+
+        return self._retry(once)
 
     def create(self, ref: DatasetRef, title: str, files: Mapping[str, Path], *, private: bool = True) -> None:
         """Make a dataset of files, and wait until they are its current version.
@@ -105,37 +127,39 @@ class Datasets:
             private: Seen by this account only.
 
         Raises:
-            UsageError: A name can't be kept as it is.
+            UsageError: A name can't be kept as it is, or its file isn't there.
+            ArtifactError: A file can't be read, or was changed meanwhile.
             Refused: Kaggle refused it.
             Unavailable: It can't be had, or isn't current after a quarter of an hour.
             KaggleError: See :mod:`kaggle_orchestrator.errors`.
         """
         from kagglesdk.datasets.types.dataset_api_service import ApiCreateDatasetRequest
 
-        _check(files)
+        sizes, before = _sizes(files), self._version_or_none(ref)
         request = ApiCreateDatasetRequest()
         request.owner_slug, request.slug, request.title = ref.owner, ref.slug, title
         request.license_name, request.is_private = "unknown", private
-        request.files = self._upload(files)
-        self._make(ref, files, self._call(f"dataset {ref}", push=True), lambda: self._api.create_dataset(request))
+        request.files = self._upload(files, sizes)
+        call = self._call(f"dataset {ref}", push=True)
+        self._make(ref, sizes, before, call, lambda: self._api.create_dataset(request))
 
     def add_version(self, ref: DatasetRef, files: Mapping[str, Path], notes: str) -> None:
         """Make files the next version of a dataset, and wait until they are the current one.
 
         Raises:
-            UsageError, Refused, Unavailable, KaggleError: As :meth:`create`.
+            UsageError, ArtifactError, Refused, Unavailable, KaggleError: As :meth:`create`.
         """
         from kagglesdk.datasets.types.dataset_api_service import (
             ApiCreateDatasetVersionRequest,
             ApiCreateDatasetVersionRequestBody,
         )
 
-        _check(files)
+        sizes, before = _sizes(files), self._version_or_none(ref)
         request, body = _named(ApiCreateDatasetVersionRequest(), ref), ApiCreateDatasetVersionRequestBody()
-        body.version_notes, body.files = notes, self._upload(files)
+        body.version_notes, body.files = notes, self._upload(files, sizes)
         request.body = body
         call = self._call(f"the next version of dataset {ref}", push=True)
-        self._make(ref, files, call, lambda: self._api.create_dataset_version(request))
+        self._make(ref, sizes, before, call, lambda: self._api.create_dataset_version(request))
 
     def delete(self, ref: DatasetRef) -> None:
         """Delete a dataset with all its versions; one that isn't there is no error.
@@ -159,7 +183,13 @@ class Datasets:
     def _call(self, what: str, *, push: bool = False) -> Call:
         return Call(what, push=push, secrets=self._identity.secrets)
 
-    def _upload(self, files: Mapping[str, Path]) -> Sequence[Any]:
+    def _version_or_none(self, ref: DatasetRef) -> int:
+        try:
+            return self.version(ref)
+        except NotAccessible:
+            return 0
+
+    def _upload(self, files: Mapping[str, Path], sizes: Mapping[str, int]) -> Sequence[Any]:
         from kagglesdk.blobs.types.blob_api_service import ApiBlobType, ApiStartBlobUploadRequest
         from kagglesdk.datasets.types.dataset_api_service import ApiDatasetNewFile
 
@@ -170,7 +200,7 @@ class Datasets:
             def start(name: str = name, path: Path = path, call: Call = call) -> tuple[str, str]:
                 request = ApiStartBlobUploadRequest()
                 request.type, request.name = ApiBlobType.DATASET, name
-                request.content_length = path.stat().st_size
+                request.content_length = sizes[name]
                 request.last_modified_epoch_seconds = int(path.stat().st_mtime)
 
                 def once() -> tuple[str, str]:
@@ -181,12 +211,17 @@ class Datasets:
                 return self._retry(once)
 
             entry = ApiDatasetNewFile()
-            entry.token = upload(self._session, path, start, call, self._retry)
+            entry.token = upload(self._session, path, sizes[name], start, call, self._retry)
             entries.append(entry)
         return entries
 
-    def _make(self, ref: DatasetRef, files: Mapping[str, Path], call: Call, send: Any) -> None:
-        """Send it once; where its fate isn't clear, what the dataset holds is what tells."""
+    def _make(
+        self, ref: DatasetRef, sizes: Mapping[str, int], before: int, call: Call, send: Callable[[], Any]
+    ) -> None:
+        """Send it once; a version after ``before``, with these files, is what tells that it was made and is current.
+
+        The files' sizes alone don't tell: a checkpoint is as large as the one before it.
+        """
         unclear: KaggleError | None = None
         try:
             with translated(call):
@@ -194,13 +229,8 @@ class Datasets:
             answers.dataset_made(document(answer, call), call)
         except UnclearPush as error:
             unclear = error
-        sizes, until = {name: path.stat().st_size for name, path in files.items()}, self._retry.now() + PATIENCE_S
-        while True:
-            try:
-                if self.files(ref) == sizes:
-                    return
-            except NotAccessible:
-                pass  # it's new, and not known everywhere
+        until = self._retry.now() + PATIENCE_S
+        while not self._is_current(ref, sizes, before):
             if self._retry.now() > until:
                 why = "whether it was made isn't known" if unclear else "it was made"
                 raise Unavailable(
@@ -209,19 +239,42 @@ class Datasets:
                 ) from unclear
             self._retry.sleep(_LOOK_S)
 
+    def _is_current(self, ref: DatasetRef, sizes: Mapping[str, int], before: int) -> bool:
+        try:
+            return self.version(ref) > before and self.files(ref) == sizes
+        except KaggleError as error:
+            # A new one isn't known everywhere; and that Kaggle fails for a while says nothing about what was made.
+            if isinstance(error, NotAccessible) or self._retry.may_pass(error):
+                return False
+            raise
+
 
 def _named(request: Any, ref: DatasetRef) -> Any:
     request.owner_slug, request.dataset_slug = ref.owner, ref.slug
     return request
 
 
-def _check(files: Mapping[str, Path]) -> None:
-    for name in files:
+def _sizes(files: Mapping[str, Path]) -> dict[str, int]:
+    """Bytes by name, of files that can be a dataset's.
+
+    Raises:
+        UsageError: They can't.
+    """
+    if not files:
+        raise UsageError("A dataset needs at least one file.")
+    sizes = {}
+    for name, path in files.items():
         if not name or "/" in name or name in (".", ".."):
             raise UsageError(f"{name!r} can't be a dataset's file: Kaggle leaves folders out.")
         if name.lower().endswith(UNPACKED):
             raise UsageError(
                 f"{name} can't be a dataset's file as it is: Kaggle unpacks archives.", hint="Give it another suffix."
             )
-    if not files:
-        raise UsageError("A dataset needs at least one file.")
+        try:
+            found = path.stat()
+        except OSError as error:
+            raise UsageError(f"{path} can't be a dataset's file: {error.strerror or error}.") from error
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{path} can't be a dataset's file: it isn't a file.")
+        sizes[name] = found.st_size
+    return sizes

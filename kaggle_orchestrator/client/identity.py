@@ -1,6 +1,8 @@
 """Who calls: the credentials as a request carries them, and the user they belong to."""
 
 import logging
+import threading
+from datetime import timedelta
 from typing import Any
 
 import requests
@@ -15,7 +17,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from kaggle_orchestrator.client import answers
 from kaggle_orchestrator.client.credentials import HINT, Credentials, LegacyKey, Login, Token, secrets
 from kaggle_orchestrator.client.endpoint import Endpoint
-from kaggle_orchestrator.client.policy import Policy
+from kaggle_orchestrator.client.policy import Pace, Policy
 from kaggle_orchestrator.client.session import NoAuth
 from kaggle_orchestrator.client.translate import Call, document, translated
 from kaggle_orchestrator.client.transport import Transport
@@ -25,6 +27,8 @@ from kaggle_orchestrator.errors import CredentialsError
 log = logging.getLogger(__name__)
 
 _RENEW_BEFORE_S = 300.0
+_LASTS = timedelta(hours=12)
+"""What the official client asks for."""
 
 
 class Identity:
@@ -41,6 +45,7 @@ class Identity:
         policy: Policy,
         clock: Clock,
         adapter: BaseAdapter | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._credentials = credentials
         self.auth: AuthBase
@@ -50,7 +55,7 @@ class Identity:
             case LegacyKey():
                 self.auth = HTTPBasicAuth(credentials.username, credentials.key)
             case Login():
-                self.auth = _LoginAuth(credentials, Transport(endpoint, NoAuth(), policy, clock, adapter), clock)
+                self.auth = _LoginAuth(credentials, Transport(endpoint, NoAuth(), policy, clock, adapter, pace), clock)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -97,30 +102,36 @@ class _LoginAuth(AuthBase):
         self._clock = clock
         self.current = login.access
         self._expires_at = login.expires_at
+        self._lock = threading.Lock()
 
     def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
         r.headers["Authorization"] = f"Bearer {self.token()}"
         return r
 
     def token(self) -> str:
-        """A token that is good for some minutes."""
-        if not self.current or self._expires_at - self._clock.now() < _RENEW_BEFORE_S:
-            call = Call("a new access token", secrets=secrets(self._login))
-            request: Any = GenerateAccessTokenRequest()
-            request.refresh_token = self._login.refresh
-            request.api_version = ApiVersion.API_VERSION_V1
-            try:
-                with translated(call):
-                    answer = AccountClient(self._transport).generate_access_token(request)
-                self.current, seconds = answers.access_token(document(answer, call), call)
-            except CredentialsError as error:
-                raise CredentialsError(
-                    f"The login in {self._login.origin} is not valid any more.", hint="Run `kaggle auth login` again."
-                ) from error
-            self._expires_at = self._clock.now() + seconds
-            try:
-                self._login.renewed(self.current, self._expires_at)
-            except OSError as error:
-                log.debug("The renewed access token can't be written down: %s", error.strerror)
-            log.debug("The access token was renewed.")
-        return self.current
+        """A token that is good for some minutes; threads that need a new one get the same."""
+        with self._lock:
+            if not self.current or self._expires_at - self._clock.now() < _RENEW_BEFORE_S:
+                self._renew()
+            return self.current
+
+    def _renew(self) -> None:
+        call = Call("a new access token", secrets=secrets(self._login))
+        request: Any = GenerateAccessTokenRequest()
+        request.refresh_token = self._login.refresh
+        request.api_version = ApiVersion.API_VERSION_V1
+        request.expiration_duration = _LASTS
+        try:
+            with translated(call):
+                answer = AccountClient(self._transport).generate_access_token(request)
+            self.current, seconds = answers.access_token(document(answer, call), call)
+        except CredentialsError as error:
+            raise CredentialsError(
+                f"The login in {self._login.origin} is not valid any more.", hint="Run `kaggle auth login` again."
+            ) from error
+        self._expires_at = self._clock.now() + seconds
+        try:
+            self._login.renewed(self.current, self._expires_at)
+        except (OSError, ValueError, OverflowError, CredentialsError) as error:
+            log.debug("The renewed access token can't be written down: %s", type(error).__name__)
+        log.debug("The access token was renewed.")

@@ -11,10 +11,11 @@ from kaggle_orchestrator.client.download import Downloader
 from kaggle_orchestrator.client.endpoint import Endpoint
 from kaggle_orchestrator.client.forms import save_request, version_request
 from kaggle_orchestrator.client.logtext import log_lines
+from kaggle_orchestrator.client.pages import all_pages
 from kaggle_orchestrator.client.policy import Retry
 from kaggle_orchestrator.client.signed import Resign
 from kaggle_orchestrator.client.translate import Call, document, translated
-from kaggle_orchestrator.errors import BadAnswer, NotAccessible
+from kaggle_orchestrator.errors import NotAccessible
 from kaggle_orchestrator.models import (
     Artifact,
     KernelRef,
@@ -234,7 +235,7 @@ class Kaggle:
             found.update(dict.fromkeys(refs))
             return following
 
-        self._all_pages("the account's kernels", page)
+        all_pages("the account's kernels", self._retry.policy.pages, page)
         return tuple(found)
 
     def quota(self) -> Quota:
@@ -336,24 +337,8 @@ class Kaggle:
             logs.append(log)
             return "" if until is not None and until in files else following
 
-        self._all_pages(what, page)
+        all_pages(what, self._retry.policy.pages, page)
         return files, logs[0]  # every page may repeat it
-
-    def _all_pages(self, what: str, page: Callable[[str], str]) -> None:
-        """Call ``page`` with each page's token, first an empty one; it returns the next page's, empty on the last.
-
-        Raises:
-            BadAnswer: A token comes again, or there are more pages than can be.
-        """
-        token, seen = "", set[str]()
-        for _ in range(self._retry.policy.pages):
-            token = page(token)
-            if not token:
-                return
-            if token in seen:
-                raise BadAnswer(f"Kaggle's listing of {what} has no end: a page leads back to an earlier one.")
-            seen.add(token)
-        raise BadAnswer(f"Kaggle's listing of {what} has no end: more than {self._retry.policy.pages} pages.")
 
     def _read(self, what: str, send: Callable[[], Any], decode: Callable[[Json, Call], T]) -> T:
         """One read, repeated where that may help."""

@@ -7,6 +7,7 @@ that ends without its last word was dropped, however cleanly.
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from itertools import islice
 
 import requests
 
@@ -19,6 +20,10 @@ from kaggle_orchestrator.models import LogRecord
 END_OF_LOG = "END_OF_LOG"
 _LONGEST = 256 << 20
 _BLOCK = 1 << 16
+_ERROR_BLOCKS = 16
+"""Blocks of an error's body that are read."""
+_SLOWEST = 4
+"""Drops in a row after which the waits don't grow any more: a line shouldn't come much too late."""
 
 Open = Callable[[], AbstractContextManager[requests.Response]]
 """Opens the log anew."""
@@ -33,8 +38,10 @@ def follow(open_: Open, call: Call, retry: Retry) -> Iterator[LogRecord]:
 
     Raises:
         KaggleError: The log can't be had, several times in a row without a new record.
+        Unavailable: A live log said nothing new for ``policy.silence_s``, and didn't end.
     """
-    told = faults = 0
+    told = faults = drops = 0
+    heard = retry.now()
     while True:
         count = 0
         error: KaggleError | None = None
@@ -42,16 +49,19 @@ def follow(open_: Open, call: Call, retry: Retry) -> Iterator[LogRecord]:
             for record in _records(open_, call, retry.now()):
                 count += 1
                 if count > told:
-                    told = count
+                    told, faults, drops, heard = count, 0, 0, retry.now()
                     yield record
             return
-        except _Dropped:
-            faults = 0
+        except _Dropped as dropped:
+            faults, drops = 0, drops + 1
+            if retry.now() - heard > retry.policy.silence_s:
+                hours = retry.policy.silence_s / 3600
+                raise Unavailable(f"Nothing new in {call.what} for {hours:.3g} h, and it doesn't end.") from dropped
         except KaggleError as found:
             error, faults = found, faults + 1
             if not retry.may_pass(found) or faults >= retry.policy.attempts:
                 raise
-        retry.pause(error, max(1, faults))
+        retry.pause(error, max(1, faults, min(drops, _SLOWEST)))
 
 
 def _records(open_: Open, call: Call, now: float) -> Iterator[LogRecord]:
@@ -65,7 +75,8 @@ def _records(open_: Open, call: Call, now: float) -> Iterator[LogRecord]:
         with translated(call):
             response = stack.enter_context(open_())
             if response.status_code != 200:
-                document(answer_of(response, response.content, now), call)
+                body = b"".join(islice(blocks(response, _BLOCK), _ERROR_BLOCKS))
+                document(answer_of(response, body, now), call)
                 raise bad_answer(call, f"it has status {response.status_code}")
             live = "event-stream" in response.headers.get("content-type", "")
             if not live:
@@ -79,7 +90,7 @@ def _records(open_: Open, call: Call, now: float) -> Iterator[LogRecord]:
                     text = line[5:].strip().decode("utf-8", errors="replace")
                     if text == END_OF_LOG:
                         return
-                    yield _record(text, call)
+                    yield _record(text)
         except Unavailable as error:  # a training may say nothing for hours
             raise _Dropped from error
         raise _Dropped
@@ -105,21 +116,22 @@ def _whole(response: requests.Response, call: Call) -> Iterator[LogRecord]:
         raise bad_answer(call, "it is not JSON") from error
     if not isinstance(entries, list):
         raise bad_answer(call, "it is not a list")
-    for entry in entries:
-        yield _parsed(entry, call)
+    yield from (_parsed(entry) for entry in entries if isinstance(entry, dict))
 
 
-def _record(text: str, call: Call) -> LogRecord:
+def _record(text: str) -> LogRecord:
+    """One event's record; what isn't one is told as it is, as the official client does, since it counts in a replay."""
     try:
-        return _parsed(json.loads(text), call)
-    except (ValueError, RecursionError) as error:
-        raise bad_answer(call, "a record is not JSON") from error
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        entry = None
+    return _parsed(entry) if isinstance(entry, dict) else LogRecord("stdout", 0.0, text)
 
 
-def _parsed(entry: object, call: Call) -> LogRecord:
-    if not isinstance(entry, dict):
-        raise bad_answer(call, "a record is not an object")
+def _parsed(entry: dict[str, object]) -> LogRecord:
     stream, time, data = entry.get("stream_name"), entry.get("time"), entry.get("data")
-    if not isinstance(data, str):
-        raise bad_answer(call, "a record has no text")
-    return LogRecord(str(stream or "stdout"), float(time) if isinstance(time, int | float) else 0.0, data)
+    try:
+        seconds = float(time) if isinstance(time, int | float) else 0.0
+    except OverflowError:
+        seconds = 0.0
+    return LogRecord(str(stream or "stdout"), seconds, data if isinstance(data, str) else "")

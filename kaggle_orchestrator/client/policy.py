@@ -29,6 +29,7 @@ class Policy:
         longest_wait_s: No wait is longer. When Kaggle asks for more, the caller is told instead.
         connections: Files downloaded at a time, one connection each.
         pages: Pages of a listing; more are taken for a listing that never ends.
+        silence_s: A live log without a new record for so long is given up; a session may be silent for all its hours.
         calls_per_minute: kgo's own budget of API calls (not of downloads); None: no limit.
     """
 
@@ -41,6 +42,7 @@ class Policy:
     longest_wait_s: float = 60.0
     connections: int = 32
     pages: int = 500
+    silence_s: float = 13 * 3600.0
     calls_per_minute: float | None = None
 
     def wait(self, tries: int, rng: random.Random) -> float:

@@ -30,7 +30,13 @@ from kaggle_orchestrator.errors import (
 )
 from kaggle_orchestrator.protocol import KgoError
 
-WIRE_ERRORS = (web.RequestException, pool.HTTPError, http.client.HTTPException, OSError)
+WIRE_ERRORS = (
+    web.RequestException,
+    pool.HTTPError,
+    pool.ProxySchemeUnsupported,  # a mere ValueError
+    http.client.HTTPException,
+    OSError,
+)
 """All that the HTTP library raises; it lets some of its layers' errors through as they are."""
 
 _NETWORK_HINT = "Check the network; nothing was lost, the command can be repeated."
@@ -214,7 +220,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _never_sent(error: BaseException) -> bool:
     """Whether the request certainly didn't leave: the connection never stood."""
-    if isinstance(error, (web.ConnectTimeout, web.ProxyError)) or type(error) is web.InvalidJSONError:
+    before = (web.ConnectTimeout, web.ProxyError, pool.ProxySchemeUnsupported)
+    if isinstance(error, before) or type(error) is web.InvalidJSONError:
         return True
     unsent = (pool.NewConnectionError, pool.ConnectTimeoutError, ssl.SSLCertVerificationError)
     return any(isinstance(e, unsent) for e in _chain(error))
@@ -230,7 +237,7 @@ def _why(error: BaseException) -> str:
         return "its name can't be resolved"
     if has(ConnectionRefusedError):
         return "the connection was refused"
-    if has(web.ProxyError, pool.ProxyError):
+    if has(web.ProxyError, pool.ProxyError, pool.ProxySchemeUnsupported):
         return "the proxy doesn't let the call through"
     if has(web.SSLError, pool.SSLError):
         return "no trusted encrypted connection"

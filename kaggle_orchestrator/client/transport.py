@@ -91,11 +91,14 @@ class Transport(KaggleHttpClient):  # type: ignore[misc]  # the SDK has no types
     def open(self, path: str, query: dict[str, str]) -> requests.Response:
         """The answer to a GET, whose body is still to be read.
 
+        It may be a redirect's: Kaggle keeps what is finished in its storage, which gets no credentials.
+
         Raises:
             requests.RequestException: There is none.
         """
         self._pace.wait()
-        return self._session.get(f"{self._endpoint}{path}", params=query, stream=True, allow_redirects=False)
+        headers = {"Accept": "text/event-stream, */*", "Content-Type": None}  # as the official client's
+        return self._session.get(f"{self._endpoint}{path}", params=query, headers=headers, stream=True)
 
     def close(self) -> None:
         """Close the connections."""

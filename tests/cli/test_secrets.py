@@ -1,5 +1,9 @@
-"""No credential is in anything that kgo writes: stdout, stderr, journal, outputs, kernels, the local Kaggle's home."""
+"""No credential is in anything that kgo writes: stdout, stderr, journal, outputs, kernels, the local Kaggle's home.
 
+The commands run with every logger told to say all it can.
+"""
+
+import base64
 import json
 import os
 import shutil
@@ -25,6 +29,13 @@ TOKENS = {
     "refresh": "planted-refresh-token-0123456789",
     "access": "planted-access-token-0123456789",
 }
+TOKENS["basic"] = base64.b64encode(f"ann:{TOKENS['legacy']}".encode()).decode()
+LOUD = """
+import logging, sys
+logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(levelname)s %(message)s", force=True)
+from kaggle_orchestrator.cli import main
+main()
+"""
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -43,7 +54,7 @@ class Echo(BaseHTTPRequestHandler):
         if len(Echo.seen) % 2:
             form = {"error": {"code": status, "message": told, "status": "X"}}
         if status == 200:
-            form = {"error": told, "failureMessage": told, "status": told}
+            form = {"failureMessage": told, "status": told} | ({"error": told} if len(Echo.seen) % 2 else {})
         data = json.dumps(form).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
@@ -101,7 +112,7 @@ def experiment(root: Path) -> Path:
 def run(environ: dict[str, str], *arguments: str | Path) -> tuple[int, str]:
     """Exit code and all that was said."""
     done = subprocess.run(
-        [Path(sys.executable).with_name("kgo"), *map(str, arguments)],
+        [sys.executable, "-c", LOUD, *map(str, arguments)],
         env=environ, capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr

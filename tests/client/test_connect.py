@@ -1,11 +1,13 @@
 """Which address, whose credentials: found by the official client's rules, never shown, never sent astray."""
 
+import base64
 import json
 import os
 import random
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +29,7 @@ from kaggle_orchestrator.client.policy import Retry
 from kaggle_orchestrator.client.session import open_session
 from kaggle_orchestrator.client.transport import Transport
 from kaggle_orchestrator.clock import FakeClock
-from kaggle_orchestrator.errors import CredentialsError, UsageError
+from kaggle_orchestrator.errors import CredentialsError, NotAccessible, UsageError
 from kaggle_orchestrator.models import KernelRef, OutputFile
 from tests.client.conftest import QUICK
 from tests.client.faulty import FaultyServer, answer
@@ -371,3 +373,80 @@ def test_neither_connecting_nor_importing_is_noisy_or_heavy(tmp_path: Path) -> N
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
+
+
+def test_a_login_asks_for_what_the_official_client_asks_for(
+    server: FaultyServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    server.on(RENEW, answer({"token": "first", "expiresIn": 3600}))
+    server.rpc("GetKernelSessionStatus", answer({"status": "RUNNING"}))
+    with real(server, Login(SECRET, "", 0.0, "ann", "x", tmp_path / "gone.json"), clock) as kaggle:
+        kaggle.status(REF, 1)
+    (asked,) = server.calls(RENEW)
+    assert asked.json == {"refreshToken": SECRET, "apiVersion": "API_VERSION_V1", "expirationDuration": "43200s"}
+
+
+@pytest.mark.parametrize("stored", [None, {"refresh_token": "another's", "access_token": "its"}])
+def test_a_login_that_is_gone_or_another_s_by_now_is_left_alone(
+    server: FaultyServer, clock: FakeClock, tmp_path: Path, stored: object
+) -> None:
+    file = tmp_path / "credentials.json"
+    if stored:
+        write(file, stored)
+    server.on(RENEW, answer({"token": "first", "expiresIn": 3600}))
+    server.rpc("GetKernelSessionStatus", answer({"status": "RUNNING"}))
+    with real(server, Login(SECRET, "", 0.0, "ann", "x", file), clock) as kaggle:
+        kaggle.status(REF, 1)
+    assert (json.loads(file.read_text()) if file.exists() else None) == stored
+
+
+def test_a_login_behind_a_link_keeps_its_link(tmp_path: Path) -> None:
+    write(tmp_path / "kept" / "credentials.json", {"refresh_token": SECRET})
+    (tmp_path / "credentials.json").symlink_to(tmp_path / "kept" / "credentials.json")
+    Login(SECRET, "", 0.0, "ann", "x", tmp_path / "credentials.json").renewed("next", 1_800_000_000.0)
+    assert (tmp_path / "credentials.json").is_symlink()
+    assert json.loads((tmp_path / "kept" / "credentials.json").read_text())["access_token"] == "next"
+
+
+def test_a_token_that_can_not_be_written_down_leaves_none_lying_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "credentials.json", {"refresh_token": SECRET})
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        Login(SECRET, "", 0.0, "ann", "x", file).renewed("next", 1_800_000_000.0)
+    assert [path.name for path in tmp_path.iterdir() if "credentials" in path.name] == ["credentials.json"]
+    assert json.loads(file.read_text()) == {"refresh_token": SECRET}
+
+
+@pytest.mark.parametrize("expires", [10**17, "999999999999999999", -1])
+def test_a_token_that_ends_at_no_moment_is_used_all_the_same(
+    server: FaultyServer, clock: FakeClock, tmp_path: Path, expires: object
+) -> None:
+    file = write(tmp_path / "credentials.json", {"refresh_token": SECRET})
+    server.on(RENEW, answer({"token": "first", "expiresIn": expires}))
+    server.rpc("GetKernelSessionStatus", answer({"status": "RUNNING"}))
+    with real(server, Login(SECRET, "", 0.0, "ann", "x", file), clock) as kaggle:
+        kaggle.status(REF, 1)
+    assert authorization(server)[-1] == "Bearer first"
+
+
+def test_threads_renew_a_login_once(server: FaultyServer, clock: FakeClock, tmp_path: Path) -> None:
+    server.on(RENEW, answer({"token": "first", "expiresIn": 3600}))
+    server.rpc("GetKernelSessionStatus", answer({"status": "RUNNING"}))
+    with real(server, Login(SECRET, "", 0.0, "ann", "x", tmp_path / "gone.json"), clock) as kaggle:
+        threads = [threading.Thread(target=kaggle.status, args=(REF, 1)) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(server.calls(RENEW)) == 1
+    assert len(server.calls("GetKernelSessionStatus")) == 12
+
+
+def test_a_legacy_key_is_a_secret_in_its_sent_form_too(server: FaultyServer, clock: FakeClock) -> None:
+    sent = base64.b64encode(f"ann:{SECRET}".encode()).decode()
+    server.rpc("GetKernelSessionStatus", answer({"code": 403, "message": f"Basic {sent} and {SECRET}"}, 403))
+    with real(server, LegacyKey("ann", SECRET, "x"), clock) as kaggle, pytest.raises(NotAccessible) as refused:
+        kaggle.status(REF, 1)
+    assert "Basic … and …" in str(refused.value)

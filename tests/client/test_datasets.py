@@ -1,6 +1,7 @@
 """Datasets: uploaded over broken lines, made once, and current before anybody relies on them."""
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 import requests
 from requests.adapters import BaseAdapter
 
-from kaggle_orchestrator.client import connect
-from kaggle_orchestrator.errors import ArtifactError, Refused, Unavailable, UsageError
+from kaggle_orchestrator.client import Kaggle, connect
+from kaggle_orchestrator.errors import ArtifactError, BadAnswer, Refused, Unavailable, UsageError
 from kaggle_orchestrator.models import DatasetRef, KernelRef, PushRequest
+from tests.client.faulty import FaultyServer, answer
 from tests.client.staging import client_on
-from tests.localkaggle.stage import staged
+from tests.localkaggle.stage import Stage, staged
 
 REF = DatasetRef("me", "some-data")
 
@@ -58,6 +60,49 @@ def test_a_next_version_replaces_the_files(tmp_path: Path, files: dict[str, Path
         assert not kaggle.datasets.exists(REF)
 
 
+def content(kaggle: Kaggle, stage: Stage) -> bytes:
+    """What a session that starts now reads."""
+    kaggle.push(PushRequest(KernelRef("me", "reads-it"), "Reads It", "pass", datasets=(str(REF),)))
+    return (Path(stage.scenes[-1].mounts[0].source) / "a.csv").read_bytes()
+
+
+def test_a_version_of_the_same_size_is_waited_for_too(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    with client_on(tmp_path / "k", knobs={"dataset_lag_s": 120}) as (kaggle, stage):
+        file.write_bytes(b"old weights")
+        kaggle.datasets.create(REF, "Some Data", {"a.csv": file})
+        file.write_bytes(b"new weights")
+        kaggle.datasets.add_version(REF, {"a.csv": file}, "more")
+        assert kaggle.datasets.version(REF) == 2
+        assert content(kaggle, stage) == b"new weights"
+
+
+def test_a_version_of_the_same_size_that_did_not_land_is_not_claimed(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    fault = {"rpc": "CreateDatasetVersion", "status": 500}
+    with client_on(tmp_path / "k", faults=[fault]) as (kaggle, stage):
+        file.write_bytes(b"old weights")
+        kaggle.datasets.create(REF, "Some Data", {"a.csv": file})
+        file.write_bytes(b"new weights")
+        with pytest.raises(Unavailable, match="whether it was made isn't known"):
+            kaggle.datasets.add_version(REF, {"a.csv": file}, "more")
+        assert content(kaggle, stage) == b"old weights"
+
+
+def test_a_kaggle_that_fails_while_one_waits_is_waited_for(tmp_path: Path, files: dict[str, Path]) -> None:
+    fault = {"rpc": "ListDatasetFiles", "first": 12, "status": 503}  # more often than one read is repeated
+    with client_on(tmp_path / "k", faults=[fault]) as (kaggle, _):
+        kaggle.datasets.create(REF, "Some Data", files)
+        assert kaggle.datasets.files(REF) == sizes(files)
+
+
+def test_a_listing_without_end_is_no_listing(server: FaultyServer, kaggle: Kaggle) -> None:
+    page = {"datasetFiles": [{"name": "a", "totalBytes": "1"}], "nextPageToken": "1"}
+    server.on("/v1/datasets.DatasetApiService/ListDatasetFiles", answer(page))
+    with pytest.raises(BadAnswer, match=r"files of dataset me/some-data has no end"):
+        kaggle.datasets.files(REF)
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -101,8 +146,14 @@ def test_names_that_would_not_arrive_as_they_are(tmp_path: Path, files: dict[str
 
 
 def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
-    with client_on(tmp_path / "k") as (kaggle, _), pytest.raises((ArtifactError, OSError)):
-        kaggle.datasets.create(REF, "Some Data", {"gone": tmp_path / "gone"})
+    with client_on(tmp_path / "k") as (kaggle, _):
+        with pytest.raises(UsageError, match=r"gone can't be a dataset's file: No such file"):
+            kaggle.datasets.create(REF, "Some Data", {"gone": tmp_path / "gone"})
+        with pytest.raises(UsageError, match="isn't a file"):
+            kaggle.datasets.create(REF, "Some Data", {"folder": tmp_path})
+        with pytest.raises(UsageError, match="at least one"):
+            kaggle.datasets.create(REF, "Some Data", {})
+        assert not kaggle.datasets.exists(REF)
 
 
 def test_another_account_s_private_dataset_is_not_there(tmp_path: Path, files: dict[str, Path]) -> None:
@@ -162,3 +213,23 @@ def test_an_upload_whose_address_has_expired_begins_anew(tmp_path: Path, files: 
         with connect(stage.kaggle.url, environ={}, clock=clock, adapter=Late(stage.kaggle.adapter)) as kaggle:
             kaggle.datasets.create(REF, "Some Data", {"a.csv": files["a.csv"]})
             assert kaggle.datasets.files(REF) == {"a.csv": 10}
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_file_that_changes_during_its_upload_is_not_made_of_two(tmp_path: Path, *, grows: bool) -> None:
+    file = tmp_path / "big.bin"
+    file.write_bytes(b"1" * 3_000_001)
+
+    class Meanwhile(Breaking):
+        def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+            if request.headers.get("Content-Range", "").startswith("bytes */"):
+                file.write_bytes(b"2" * (3_000_001 + grows))
+                os.utime(file, (1, 1))
+            return super().send(request, *args, **kwargs)
+
+    with staged(tmp_path / "k") as stage:
+        line = Meanwhile(stage.kaggle.adapter)
+        with connect(stage.kaggle.url, environ={}, clock=stage.clock, adapter=line) as kaggle:
+            with pytest.raises(ArtifactError, match="was changed while it was uploaded"):
+                kaggle.datasets.create(REF, "Some Data", {"big.bin": file})
+            assert not kaggle.datasets.exists(REF)

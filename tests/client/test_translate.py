@@ -14,6 +14,7 @@ import kagglesdk
 import pytest
 import urllib3.exceptions as pool
 from requests import exceptions as web
+from urllib3.response import HTTPResponse
 
 from kaggle_orchestrator.client import Kaggle
 from kaggle_orchestrator.client.translate import Call, from_exception, retry_after_s, translated
@@ -25,6 +26,7 @@ from kaggle_orchestrator.errors import (
     QuotaExhausted,
     Refused,
     SessionCap,
+    SourcesDropped,
     Throttled,
     Unavailable,
     UnclearPush,
@@ -224,6 +226,39 @@ RAISED: dict[type[BaseException], tuple[type[Exception], type[Exception]]] = {
     pool.ConnectTimeoutError: (Unavailable, Unavailable),
     pool.LocationParseError: (Unavailable, UnclearPush),
     pool.SSLError: (Unavailable, UnclearPush),
+    pool.BodyNotHttplibCompatible: (Unavailable, UnclearPush),
+    pool.ClosedPoolError: (Unavailable, UnclearPush),
+    pool.EmptyPoolError: (Unavailable, UnclearPush),
+    pool.FullPoolError: (Unavailable, UnclearPush),
+    pool.HeaderParsingError: (Unavailable, UnclearPush),
+    pool.HostChangedError: (Unavailable, UnclearPush),
+    pool.InvalidChunkLength: (Unavailable, UnclearPush),
+    pool.InvalidHeader: (Unavailable, UnclearPush),
+    pool.LocationValueError: (Unavailable, UnclearPush),
+    pool.MaxRetryError: (Unavailable, UnclearPush),
+    pool.PoolError: (Unavailable, UnclearPush),
+    pool.ProxyError: (Unavailable, UnclearPush),
+    pool.ProxySchemeUnknown: (Unavailable, UnclearPush),
+    pool.RequestError: (Unavailable, UnclearPush),
+    pool.ResponseError: (Unavailable, UnclearPush),
+    pool.ResponseNotChunked: (Unavailable, UnclearPush),
+    pool.TimeoutError: (Unavailable, UnclearPush),
+    pool.TimeoutStateError: (Unavailable, UnclearPush),
+    pool.URLSchemeUnknown: (Unavailable, UnclearPush),
+    pool.UnrewindableBodyError: (Unavailable, UnclearPush),
+    pool.ProxySchemeUnsupported: (Unavailable, Unavailable),
+    http.client.HTTPException: (Unavailable, UnclearPush),
+    http.client.BadStatusLine: (Unavailable, UnclearPush),
+    http.client.CannotSendHeader: (Unavailable, UnclearPush),
+    http.client.CannotSendRequest: (Unavailable, UnclearPush),
+    http.client.ImproperConnectionState: (Unavailable, UnclearPush),
+    http.client.InvalidURL: (Unavailable, UnclearPush),
+    http.client.LineTooLong: (Unavailable, UnclearPush),
+    http.client.NotConnected: (Unavailable, UnclearPush),
+    http.client.ResponseNotReady: (Unavailable, UnclearPush),
+    http.client.UnimplementedFileMode: (Unavailable, UnclearPush),
+    http.client.UnknownProtocol: (Unavailable, UnclearPush),
+    http.client.UnknownTransferEncoding: (Unavailable, UnclearPush),
 }
 MAKE: dict[type[BaseException], Callable[[], BaseException]] = {
     web.JSONDecodeError: lambda: web.JSONDecodeError("no", "doc", 0),
@@ -233,6 +268,21 @@ MAKE: dict[type[BaseException], Callable[[], BaseException]] = {
     pool.NewConnectionError: lambda: pool.NewConnectionError(None, "m"),  # type: ignore[arg-type]
     pool.NameResolutionError: lambda: pool.NameResolutionError("h", None, socket.gaierror("g")),  # type: ignore[arg-type]
     pool.LocationParseError: lambda: pool.LocationParseError("where"),
+    pool.ClosedPoolError: lambda: pool.ClosedPoolError(None, "m"),  # type: ignore[arg-type]
+    pool.EmptyPoolError: lambda: pool.EmptyPoolError(None, "m"),  # type: ignore[arg-type]
+    pool.FullPoolError: lambda: pool.FullPoolError(None, "m"),  # type: ignore[arg-type]
+    pool.PoolError: lambda: pool.PoolError(None, "m"),  # type: ignore[arg-type]
+    pool.RequestError: lambda: pool.RequestError(None, "u", "m"),  # type: ignore[arg-type]
+    pool.MaxRetryError: lambda: pool.MaxRetryError(None, "u"),  # type: ignore[arg-type]
+    pool.HostChangedError: lambda: pool.HostChangedError(None, "u"),  # type: ignore[arg-type]
+    pool.HeaderParsingError: lambda: pool.HeaderParsingError([], None),
+    pool.InvalidChunkLength: lambda: pool.InvalidChunkLength(HTTPResponse(b""), b"x"),
+    pool.ProxyError: lambda: pool.ProxyError("m", OSError("x")),
+    pool.ProxySchemeUnknown: lambda: pool.ProxySchemeUnknown("x"),
+    pool.URLSchemeUnknown: lambda: pool.URLSchemeUnknown("x"),
+    http.client.BadStatusLine: lambda: http.client.BadStatusLine("x"),
+    http.client.LineTooLong: lambda: http.client.LineTooLong("x"),
+    http.client.UnknownProtocol: lambda: http.client.UnknownProtocol("x"),
 }
 
 
@@ -255,6 +305,13 @@ def all_below(kind: type[BaseException]) -> set[type[BaseException]]:
 def test_no_exception_of_requests_is_forgotten() -> None:
     known = {k for k in {web.RequestException, *all_below(web.RequestException)} if k.__module__ == web.__name__}
     assert known - set(RAISED) == set(), "requests has a new exception: say what it means for a read and for a push"
+
+
+def test_no_exception_below_requests_is_forgotten() -> None:
+    below = {k for k in all_below(Exception) if not issubclass(k, Warning)}
+    raised = {k for k in below if k.__module__ in (pool.__name__, http.client.__name__)}
+    assert len(raised) > 40, "the search finds them"
+    assert raised - set(RAISED) == set(), "there is a new exception: say what it means for a read and for a push"
 
 
 def test_the_sdk_has_no_exception_of_its_own() -> None:
@@ -298,6 +355,26 @@ def test_neither_secrets_nor_signatures_are_shown(server: FaultyServer, kaggle: 
     with pytest.raises(NotAccessible) as refused:
         kaggle.status(REF, 1)
     assert "kgo-local" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["status", "failureMessage"])
+def test_a_secret_in_an_answer_s_words_is_not_shown(server: FaultyServer, kaggle: Kaggle, key: str) -> None:
+    server.rpc("GetKernelSessionStatus", answer({"status": "ERROR", key: "Bearer kgo-local"}))
+    try:
+        said = kaggle.status(REF, 1).failure_message
+    except BadAnswer as unknown:
+        said = str(unknown)
+    assert "Bearer …" in said
+    assert "kgo-local" not in said
+
+
+def test_a_secret_in_the_answer_to_a_push_is_not_shown(server: FaultyServer, kaggle: Kaggle) -> None:
+    server.rpc("SaveKernel", answer({"versionNumber": 1, "url": "/code/me/digits?t=kgo-local"}))
+    assert "kgo-local" not in kaggle.push(PUSH).url
+    server.rpc("SaveKernel", answer({"versionNumber": 1, "invalidKernelSources": ["Bearer kgo-local"]}))
+    with pytest.raises(SourcesDropped) as dropped:
+        kaggle.push(PUSH)
+    assert "kgo-local" not in f"{dropped.value} {dropped.value.sources}"
 
 
 def test_a_signed_urls_query_is_in_no_message_no_traceback_and_no_log(
