@@ -215,13 +215,13 @@ def test_a_script_is_not_ended_in_the_middle_of_its_save(session: Session) -> No
         "    with open('last.pt', 'w') as file:\n"
         "        for _ in range(8):\n"
         "            file.write('z' * 1000); file.flush(); time.sleep(0.06)\n"
-        "    time.sleep(0.12)\n"
+        "    time.sleep(0.3)\n"
     )
     session.set(session_limit_s=4.5, leave_after_s=1.2, paths=("last.pt",))
     ended = session.run()
     result = check_result(ended)
     assert (ended.code, result.outcome) == (0, Outcome.CONTINUE)
-    assert "SIGTERM" in ended.out
+    assert "SIGTERM" in ended.out or "SIGKILL" in ended.out, "it never leaves by itself"
     assert (ended.working / "last.pt").stat().st_size == 8000
     assert result.checkpoint is not None
     assert (ended.working / result.checkpoint.path / "files" / "last.pt").stat().st_size == 8000
