@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -105,7 +104,7 @@ def ps(as_json: bool) -> None:
         click.echo("kgo: no local Kaggle runs", err=True)
         return
     click.echo(f"kgo: {server.url}, pid {server.pid}, {server.root}", err=True)
-    now = time.time()
+    now = admin.health(server.url)["clock"]["now"]
     for s in sessions:
         ran = f"{(s.ended or now) - s.started:.0f} s" if s.started else ""
         click.echo(f"{s.id}  {s.kernel}  v{s.version}  {s.status.value}  {ran}  {s.output}")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, assert_never
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -46,8 +47,9 @@ def make_app(context: Context, *, any_host: bool = False) -> ASGIApp:
             reach the server through a name of its own.
     """
     guard = _Guard(context, any_host)
+    register_url_convertor("name", _Name())
     routes = [
-        Route(f"{OUTPUT_ROUTE}/{{session}}/{{name:path}}", guard(_output(context)), methods=["GET", "HEAD"]),
+        Route(f"{OUTPUT_ROUTE}/{{session}}/{{name:name}}", guard(_output(context)), methods=["GET", "HEAD"]),
         Route(f"{blobs.ROUTE}/{{token}}", guard(_blob(context)), methods=["PUT"]),
         *(Route(path, guard(adminroutes.admin(context, h)), methods=[m]) for path, m, h in adminroutes.ROUTES),
     ]
@@ -59,6 +61,12 @@ def make_app(context: Context, *, any_host: bool = False) -> ASGIApp:
     everything = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
     routes.append(Route("/{path:path}", guard(_unserved), methods=everything))
     return on_lines(Starlette(routes=routes))
+
+
+class _Name(PathConvertor):
+    """An output's name: whatever a session could call a file, lines broken in it included."""
+
+    regex = "(?s:.*)"
 
 
 class _Guard:

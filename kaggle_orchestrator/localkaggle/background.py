@@ -57,7 +57,7 @@ def ensure(home: Path, *, idle_s: float = IDLE_S) -> LocalServer:
     found = _running(root)
     if found:
         return found
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds sources and the key of signed URLs
     with spawn.locked(root / "start.lock"):
         return _answering(root) or _start(root, idle_s)
 

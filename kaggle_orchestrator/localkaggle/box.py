@@ -37,8 +37,15 @@ _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
-_OWN = ("proc", "kaggle", "lost+found")
+_OWN = ("dev", "proc", "kaggle", "lost+found")
 """What is not taken over from the machine's root."""
+_DEVICES = (
+    *("null", "zero", "full", "random", "urandom", "tty"),
+    *("nvidia*", "nvhost*", "nvmap", "dri", "dxg", "kfd"),  # accelerators
+)
+"""What a session sees below ``/dev``. Of a disk or the kernel's log, a mount can't be made read-only for root."""
+_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr")
+"""What root may write below ``/proc`` without any capability; one letter to sysrq-trigger restarts the machine."""
 _EMPTY = ("/tmp", "/var/tmp", "/run", "/home", HOME)
 """What is fresh and empty inside, besides what the spec hides."""
 
@@ -157,15 +164,30 @@ def _show_links(root: Path, path: Path) -> None:
 
 def _system_mounts(root: Path) -> None:
     _mount_new("proc", root / "proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    sysctl = root / "proc" / "sys"  # root may write there without any capability
-    _mount(str(sysctl), sysctl, None, _MS_BIND | _MS_REC)
-    _read_only(sysctl)
-    shm = root / "dev" / "shm"
-    if shm.is_dir() and not shm.is_symlink():
-        _mount("tmpfs", shm, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+    for name in _KERNEL:
+        place = root / "proc" / name
+        if place.exists():
+            _mount(str(place), place, None, _MS_BIND | _MS_REC)
+            _read_only(place)
+    _devices(root / "dev")
     resolver = Path(os.path.realpath("/etc/resolv.conf"))  # often a link into /run, which is hidden
     if resolver.is_file() and not _inside(root, resolver).exists():
         _bind(resolver, _inside(root, resolver))
+
+
+def _devices(dev: Path) -> None:
+    _mount_new("tmpfs", dev, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755")
+    for pattern in _DEVICES:
+        for device in Path("/dev").glob(pattern):
+            _bind(device, dev / device.name)
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        (dev / name).symlink_to(f"/proc/self/fd{target}")
+    (dev / "ptmx").symlink_to("pts/ptmx")
+    (dev / "shm").mkdir()
+    (dev / "pts").mkdir()
+    _read_only(dev)
+    _mount("tmpfs", dev / "shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+    _mount("devpts", dev / "pts", "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
 
 
 def _kaggle(root: Path, spec: Spec, folder: SessionFolder) -> None:

@@ -62,9 +62,10 @@ class Context:
         Raises:
             UsageError: No such knob, or not a value of it.
         """
-        self.knobs = self.knobs.changed(values)
-        self.world.set_fact("knobs", self.knobs.jsonable())
-        self.clock.turn(self.knobs.clock_factor)
+        knobs = self.knobs.changed(values)
+        self.world.set_fact("knobs", knobs.jsonable())
+        self.knobs = knobs
+        self.clock.turn(knobs.clock_factor)
 
     def signature(self, session: int, name: str, expires: int) -> str:
         """What proves that this server made a download URL."""

@@ -7,6 +7,7 @@ import asyncio
 import io
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from http.client import RemoteDisconnected, responses
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,6 +16,8 @@ from urllib.parse import unquote, urlsplit
 import requests
 from requests.adapters import BaseAdapter
 from starlette.types import ASGIApp, Receive
+from urllib3 import HTTPConnectionPool
+from urllib3.exceptions import ProtocolError, ReadTimeoutError
 from urllib3.response import HTTPResponse
 
 from kaggle_orchestrator.clock import Clock
@@ -49,7 +52,8 @@ class LocalKaggle:
             clock: Its time.
             knobs: Knobs to turn first.
             faults: Scripted faults to add first.
-            actor: Plays the sessions; those that it leaves, and all without one, are real processes.
+            actor: Plays the sessions; all without one, and those that it leaves, are real processes (the latter in
+                namespaces), and want a clock that runs.
 
         Raises:
             UsageError: A knob or fault is wrong; when entered.
@@ -59,11 +63,11 @@ class LocalKaggle:
         self._knobs = dict(knobs or {})
         self._faults = list(faults)
         self._actor = actor
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="local Kaggle", daemon=True)
         self.url = URL
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="local Kaggle", daemon=True)
         self._thread.start()
         try:
             self._context = self.do(self._open)
@@ -82,10 +86,14 @@ class LocalKaggle:
     def _open(self) -> Context:
         world = World(self._root, durable=False)
         boxed = self._actor is not None  # what is played needs no namespaces
-        context = Context(world, self._clock, boxed, "there is no server process", "", self._actor, patient=False)
-        context.sessions.url = URL
-        context.set_knobs(self._knobs)
-        context.faults.add(self._faults)
+        try:
+            context = Context(world, self._clock, boxed, "there is no server process", "", self._actor, patient=False)
+            context.sessions.url = URL
+            context.set_knobs(self._knobs)
+            context.faults.add(self._faults)
+        except BaseException:
+            world.close()
+            raise
         return context
 
     def _close(self) -> None:
@@ -147,16 +155,18 @@ class Adapter(BaseAdapter):
         """Answer a request.
 
         Raises:
-            requests.ReadTimeout: A fault keeps the server silent.
+            requests.ReadTimeout: A fault keeps the server silent; nothing waits for it.
             requests.ConnectionError: A fault cuts the connection.
         """
         exchange = _Exchange(request)
+        # However busy the machine is, no answer is late: what happens depends on the caller's clock alone.
         asyncio.run_coroutine_threadsafe(exchange.run(self._app), self._loop).result()
         if exchange.held:
-            raise requests.exceptions.ReadTimeout("a scripted silence", request=request)
+            late = ReadTimeoutError(HTTPConnectionPool("127.0.0.1"), request.url or "", "Read timed out.")
+            raise requests.exceptions.ReadTimeout(late, request=request)
         if exchange.status == 0:
-            reset = ConnectionResetError("a scripted cut")
-            raise requests.exceptions.ConnectionError(reset, request=request)
+            gone = RemoteDisconnected("Remote end closed connection without response")
+            raise requests.exceptions.ConnectionError(ProtocolError("Connection aborted.", gone), request=request)
         return exchange.response()
 
     def close(self) -> None:
@@ -233,6 +243,7 @@ class _Exchange:
             body=self._body,
             headers=headers,
             status=self.status,
+            reason=responses.get(self.status, ""),
             preload_content=False,
             enforce_content_length=True,
             request_method=self._request.method,
@@ -243,5 +254,6 @@ class _Exchange:
         response.raw = raw
         response.url = self._request.url or ""
         response.request = self._request
-        response.encoding = "utf-8"
+        response.reason = raw.reason or ""
+        response.encoding = requests.utils.get_encoding_from_headers(response.headers)
         return response

@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, RedirectResponse
 
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.outputs import Output, pack, read_listing, remove_tree
-from kaggle_orchestrator.localkaggle.push import gpu_time, quota_refresh
+from kaggle_orchestrator.localkaggle.quota import gpu_time, quota_refresh
 from kaggle_orchestrator.localkaggle.records import Kernel, Session
 from kaggle_orchestrator.localkaggle.sessionlog import whole_log
 from kaggle_orchestrator.localkaggle.spec import LieFrom
@@ -276,9 +276,10 @@ async def download_zip(context: Context, call: Call) -> FileResponse:
 
 def quota(context: Context, call: Call) -> dict[str, object]:
     """The weekly GPU quota."""
-    used, reserved = gpu_time(context, call.user)
+    now = context.clock.now()
+    used, reserved = gpu_time(context.world, call.user, now)
     return {
-        "quotaRefreshTime": timestamp(quota_refresh(context.clock.now())),
+        "quotaRefreshTime": timestamp(quota_refresh(now)),
         "gpuQuota": {
             "timeUsed": duration(used),
             "timeReserved": duration(reserved),

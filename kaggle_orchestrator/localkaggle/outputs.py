@@ -7,12 +7,13 @@ import html
 import json
 import logging
 import os
-import shutil
 import stat
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import assert_never
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 ZIP = "_output_.zip"
 """What Kaggle mounts of an output that is too large."""
+_LONGEST = os.pathconf("/", "PC_PATH_MAX") - 256
+"""Bytes of a path that still leave room for one more name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +53,21 @@ def settle_output(folder: SessionFolder, knobs: Knobs, *, keep: bool, lost: str 
     """
     if folder.listing.exists():
         return
+    for path in (folder.root, folder.working):  # without a box, a session may have put anything in their place
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+            path.mkdir()
     if not keep:
         remove_tree(folder.working)
-        folder.working.mkdir(parents=True)
+        folder.working.mkdir()
     outputs = [output for output in _scan(folder.working) if output.name != EXECUTED]
     if lost is not None:
-        outputs = _lose(folder, outputs, [o for o in outputs if matches(o.name, (lost,))])
+        outputs = _lose(folder, outputs, {o.name for o in outputs if matches(o.name, (lost,))})
     kept = _within(outputs, knobs)
-    if len(kept) < len(outputs):
+    if kept < len(outputs):
         match knobs.overflow:
             case Overflow.LOSE:
-                outputs = _lose(folder, outputs, [o for o in outputs if o not in kept])
+                outputs = _lose(folder, outputs, {o.name for o in outputs[kept:]})
             case Overflow.ZIP:
                 folder.packed.mkdir(exist_ok=True)
                 pack(folder.packed / ZIP, folder.working, [output.name for output in outputs])
@@ -70,21 +77,16 @@ def settle_output(folder: SessionFolder, knobs: Knobs, *, keep: bool, lost: str 
     write_atomic(folder.listing, json.dumps([(o.name, o.size, o.modified) for o in outputs]).encode())
 
 
-def _lose(folder: SessionFolder, outputs: list[Output], lost: list[Output]) -> list[Output]:
-    for output in lost:
-        (folder.working / output.name).unlink(missing_ok=True)
-    return [output for output in outputs if output not in lost]
+def _lose(folder: SessionFolder, outputs: list[Output], lost: set[str]) -> list[Output]:
+    for name in lost:
+        (folder.working / name).unlink(missing_ok=True)
+    return [output for output in outputs if output.name not in lost]
 
 
-def _within(outputs: list[Output], knobs: Knobs) -> list[Output]:
-    """The first ones, by name, that Kaggle has room for."""
-    kept, size = [], 0
-    for output in outputs[: knobs.working_files]:
-        size += output.size
-        if size > knobs.working_bytes:
-            break
-        kept.append(output)
-    return kept
+def _within(outputs: list[Output], knobs: Knobs) -> int:
+    """How many, the first ones by name, Kaggle has room for."""
+    sizes = accumulate(output.size for output in outputs[: knobs.working_files])
+    return sum(size <= knobs.working_bytes for size in sizes)
 
 
 def pack(archive: Path, root: Path, names: Iterable[str]) -> None:
@@ -101,7 +103,8 @@ def mounted_output(folder: SessionFolder) -> Path:
 
 def add_extras(folder: SessionFolder, script: str) -> None:
     """What a mounted output holds besides the files. Called after the listing, which Kaggle leaves them out of."""
-    source = (folder.source / script).read_text(encoding="utf-8")
+    pushed = folder.source / script  # without a box, the session may have changed it, or removed it
+    source = pushed.read_text(encoding="utf-8", errors="replace") if pushed.is_file() else ""
     log = whole_log(folder.log)
     page = f"<!DOCTYPE html><meta charset=utf-8><title>results</title><pre>{html.escape(log)}</pre>\n"
     extras = {} if (folder.working / EXECUTED).exists() else {"__script__.py": source}
@@ -130,44 +133,86 @@ def _parsed(listing: Path) -> Mapping[str, Output]:
 def make_read_only(root: Path) -> None:
     """Take the write permission away from a folder and all below it; where mounts are links, that's all there is."""
     for path in (*_below(root), root):
-        path.chmod(path.stat().st_mode & ~0o222)
+        _set_mode(path, path.lstat(), forbidden=0o222)
 
 
 def remove_tree(root: Path) -> None:
-    """Remove a folder, read-only ones below it included; nothing happens if it isn't there."""
+    """Remove a folder, however deep it goes, read-only ones below it included; nothing happens if it isn't there."""
+    if root.is_symlink():
+        root.unlink()
     if not root.exists():
         return
-    root.chmod(0o700)
-    for path in _below(root):
-        if path.is_dir():
-            path.chmod(0o700)
-    shutil.rmtree(root)
+    folders = [root]
+    for folder in folders:  # it grows as more are found
+        folder.chmod(0o700)
+        for entry in _entries(folder):
+            path = folder / entry.name
+            if not entry.is_dir(follow_symlinks=False):
+                path.unlink()
+            elif _is_nameable(path):
+                folders.append(path)
+            else:
+                path.chmod(0o700)
+                folders.append(path.rename(tempfile.mkdtemp(dir=root)))
+    for folder in reversed(folders):
+        folder.rmdir()
 
 
 def _below(root: Path) -> Iterator[Path]:
-    """Folders, then what is in them, without links; folders may be opened up as they come."""
-    for parent, folders, files in os.walk(root):
-        for name in (*folders, *files):
-            path = Path(parent, name)
-            if not path.is_symlink():
-                yield path
+    """Folders, then what is in them, without links; folders may be opened up as they come.
+
+    What lies so deep that its path is too long for the system is left out: nobody could read it there.
+    """
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        for entry in _entries(folder):
+            path = folder / entry.name
+            if entry.is_symlink():
+                continue
+            if not _is_nameable(path):
+                _log.warning("left out of the output: a path in %s is too long", root)
+                continue
+            yield path
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)
+
+
+def _is_nameable(path: Path) -> bool:
+    return len(os.fsencode(path)) <= _LONGEST
 
 
 def _scan(root: Path) -> list[Output]:
     found = []
-    root.chmod(0o755)
+    _set_mode(root, root.lstat(), wanted=0o755)
     for path in _below(root):
         status, name = path.lstat(), path.relative_to(root).as_posix()
         if stat.S_ISDIR(status.st_mode):
-            path.chmod(0o755)
+            _set_mode(path, status, wanted=0o755)
         elif not stat.S_ISREG(status.st_mode):
             continue
         elif not _is_utf8(name):
             _log.warning("left out of the output: %r is not UTF-8", name)
         else:
-            path.chmod(status.st_mode | 0o444)
+            _set_mode(path, status, wanted=0o444)
             found.append(Output(name, status.st_size, status.st_mtime))
     return sorted(found, key=lambda output: output.name)
+
+
+def _set_mode(path: Path, status: os.stat_result, *, wanted: int = 0, forbidden: int = 0) -> None:
+    """Change permissions where they differ. No output runs with its owner's rights (set-user-ID).
+
+    A file that has more names than one keeps its permissions: without a box, it may be somebody else's, too.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    new = (mode & 0o777 | wanted) & ~forbidden
+    if new != mode and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1):
+        path.chmod(new)
 
 
 def _is_utf8(name: str) -> bool:

@@ -2,13 +2,13 @@
 
 import ast
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from slugify import slugify
 
 from kaggle_orchestrator.localkaggle import notebook
 from kaggle_orchestrator.localkaggle.context import Call, Context
 from kaggle_orchestrator.localkaggle.knobs import Verified
+from kaggle_orchestrator.localkaggle.quota import gpu_time
 from kaggle_orchestrator.localkaggle.records import Kernel, Settings
 from kaggle_orchestrator.localkaggle.sources import Sources, sort_sources
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name
@@ -22,7 +22,6 @@ _MAX_SOURCE = 1_000_000
 _DEFAULT_GPU = "NvidiaTeslaT4"
 _RETIRED = {"NvidiaTeslaP100": "NvidiaTeslaT4"}
 _GPUS = {"NvidiaTeslaT4", "NvidiaL4", "NvidiaL4X1", "NvidiaTeslaA100", "NvidiaH100", "NvidiaRtxPro6000"}
-_WEEK = timedelta(days=7)
 
 
 class Declined(Exception):
@@ -111,7 +110,7 @@ def _read(context: Context, call: Call) -> _Push:
         gpu=gpu,
         internet=fields.flag("enableInternet") and verified is not Verified.NO_PHONE,
         machine_shape=shape,
-        docker_image=fields.text("dockerImage") or None,
+        docker_image=_image(fields),
         datasets=sources.datasets,
         competitions=sources.competitions,
         kernels=sources.kernels,
@@ -165,8 +164,8 @@ def _target(context: Context, call: Call) -> tuple[Kernel | None, KernelRef, str
         kernel = world.kernel(KernelRef(owner, slug.lower()))
         title = title or (kernel.title if kernel else slug)
     title = title or (kernel.title if kernel else "")
-    if not 5 <= len(title) <= 50:
-        raise Refusal(400, "The title must be between 5 and 50 characters long.")
+    if not 5 <= len(title) <= 50:  # one that is too long isn't foreseen there
+        raise Refusal(400 if len(title) < 5 else 500, "The title must be between 5 and 50 characters long.")
     slug = slugify(title)
     if not is_name(slug):
         raise Refusal(400, f"The title {title!r} makes no slug.")
@@ -192,6 +191,13 @@ def _machine(fields: Fields) -> tuple[str | None, bool]:
     return shape, False
 
 
+def _image(fields: Fields) -> str | None:
+    image = fields.text("dockerImage")
+    if image and not image.startswith("gcr.io/kaggle-"):
+        raise Refusal(400, f"dockerImage: {image[:200]!r} is not a docker image that Kaggle provides.")
+    return image or None
+
+
 def _limit(fields: Fields, most: float) -> float:
     asked = fields.integer("sessionTimeoutSeconds")
     if asked is None:
@@ -210,7 +216,7 @@ def _check_caps(context: Context, user: str, *, gpu: bool) -> None:
 
 
 def _check_quota(context: Context, user: str) -> None:
-    used, reserved = gpu_time(context, user)
+    used, reserved = gpu_time(context.world, user, context.clock.now())
     total = context.knobs.gpu_quota_hours * 3600
     if used >= total:
         raise Declined(f"Maximum weekly GPU quota of {total / 3600:.2f} hours reached.")
@@ -219,21 +225,3 @@ def _check_quota(context: Context, user: str) -> None:
             "Session cannot start because currently running sessions are projected to exceed maximum weekly GPU "
             f"quota of {total / 3600:g}. Please wait for them to end, or stop one."
         )
-
-
-def gpu_time(context: Context, user: str) -> tuple[float, float]:
-    """GPU seconds that an account has used this week, and those that running sessions may still use."""
-    now = context.clock.now()
-    used, reserved = context.world.gpu_used_s(user, quota_refresh(now) - _WEEK.total_seconds()), 0.0
-    for session in context.world.sessions(live=True):
-        if session.gpu and session.kernel.owner == user:
-            spent = now - (session.started or now)
-            used += spent
-            reserved += max(0.0, session.limit_s - spent)
-    return used, reserved
-
-
-def quota_refresh(now: float) -> float:
-    """The next Saturday 00:00 UTC, in seconds since the epoch."""
-    day = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return (day + timedelta(days=(5 - day.weekday()) % 7 or 7)).timestamp()

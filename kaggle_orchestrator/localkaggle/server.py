@@ -89,7 +89,7 @@ def serve(options: Options, ready: Callable[[Serving], None]) -> None:
     for script in options.scripts:
         parse_casting(script)
     root = options.root.absolute()
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds sources and the key of signed URLs
     _become_only_server(root)
     with _listen(options.host, options.port) as listener:
         asyncio.run(_serve(options, root, listener, ready))

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
@@ -18,9 +18,10 @@ from kaggle_orchestrator.localkaggle.faultkinds import FalseStatus, KillSession,
 from kaggle_orchestrator.localkaggle.faults import Faults
 from kaggle_orchestrator.localkaggle.knobs import Knobs
 from kaggle_orchestrator.localkaggle.outputs import add_extras, make_read_only, settle_output
+from kaggle_orchestrator.localkaggle.quota import used_up
 from kaggle_orchestrator.localkaggle.records import Interpreter, Session, Settings, Version
 from kaggle_orchestrator.localkaggle.scripted import Actor, Course, Scene, parse_casting
-from kaggle_orchestrator.localkaggle.spec import End, Ending, Lie, Mount, SessionFolder, Spec, Standing, is_locked
+from kaggle_orchestrator.localkaggle.spec import End, Ending, Kill, Lie, Mount, SessionFolder, Spec, Standing, is_locked
 from kaggle_orchestrator.localkaggle.world import World
 from kaggle_orchestrator.localkaggle.worldclock import WorldClock
 from kaggle_orchestrator.models import SessionStatus
@@ -83,8 +84,9 @@ class Sessions:
         self._keepers = [keeper for keeper in self._keepers if keeper.poll() is None]
         while self._next_event():
             pass
-        alive = 0
-        for session in self._world.sessions(live=True):
+        alive, live = 0, self._world.sessions(live=True)
+        out_of_quota = self._out_of_quota(live)
+        for session in live:
             if session.status is SessionStatus.QUEUED or self._course(session) is not None:
                 alive += 1
                 continue
@@ -95,6 +97,8 @@ class Sessions:
                     alive += 1
                 case Standing.ALIVE:
                     alive += 1
+                    if session.gpu and session.kernel.owner in out_of_quota and not folder.kill.exists():
+                        folder.ask_to_end(Ending.LIMIT)
                 case Standing.ENDED | Standing.LOST:
                     self._settle(session, folder)
                 case unknown:
@@ -103,10 +107,11 @@ class Sessions:
 
     def _next_event(self) -> bool:
         """Let the earliest thing that is due happen, of those whose time is known; whether there was one."""
-        now = self._clock.now()
+        now, live = self._clock.now(), self._world.sessions(live=True)
+        out_of_quota = self._out_of_quota(live)
         due: list[tuple[float, int, Session]] = []
-        for session in self._world.sessions(live=True):
-            at = self._due(session)
+        for session in live:
+            at = self._due(session, out_of_quota)
             if at is not None and at <= now:
                 due.append((at, session.id, session))
             elif course := self._course(session):
@@ -120,7 +125,11 @@ class Sessions:
             self._end_course(session, at)
         return True
 
-    def _due(self, session: Session) -> float | None:
+    def _out_of_quota(self, live: Sequence[Session]) -> dict[str, float]:
+        """Since when accounts have no GPU quota left; Kaggle then ends the sessions that use it."""
+        return used_up(self._world, live, self._knobs().gpu_quota_hours * 3600, self._clock.now())
+
+    def _due(self, session: Session, out_of_quota: Mapping[str, float]) -> float | None:
         """When a session that waits starts, or one without a process ends."""
         if session.status is SessionStatus.QUEUED:
             return session.created + self._knobs().queue_s
@@ -128,7 +137,9 @@ class Sessions:
         if course is None or session.started is None:
             return None
         end = session.started + course.end_s
-        return end if session.cancelled is None else min(end, session.cancelled)
+        if session.cancelled is not None:
+            return min(end, session.cancelled)
+        return min(end, out_of_quota.get(session.kernel.owner, end)) if session.gpu else end
 
     def _course(self, session: Session) -> Course | None:
         if session.id not in self._courses:
@@ -162,7 +173,7 @@ class Sessions:
                 (folder.source / notebook.FILE).write_text(version.source, encoding="utf-8")
                 script = notebook.runner()
             (folder.source / SCRIPT).write_text(script, encoding="utf-8")
-            folder.write_spec(self._spec(session, version))
+            folder.write_spec(self._spec(session, version, at))
         if not folder.course.exists():
             self._cast(session, version, folder, at)
         if self._course(session) is None:
@@ -193,7 +204,8 @@ class Sessions:
             )
             script = self._actor(scene)
         if script is not None:
-            scripted.save(folder.course, scripted.course(script, session.limit_s, spec.kill))
+            kill = _slower(spec.kill, self._clock.factor) if spec.kill else None
+            scripted.save(folder.course, scripted.course(script, session.limit_s, kill))
         self._courses.pop(session.id, None)
 
     def _speak(self, session: Session, course: Course, until_s: float) -> None:
@@ -214,6 +226,8 @@ class Sessions:
             until_s, ending, code = at - session.started, Ending.STOP, None
         elif session.cancelled is not None and at >= session.cancelled:
             until_s, ending, code = at - session.started, Ending.CANCEL, None
+        elif at < session.started + course.end_s:  # the quota is used up
+            until_s, ending, code = at - session.started, Ending.LIMIT, None
         scripted.perform(folder, course.script, until_s)
         self._speak(session, course, until_s)
         folder.write_end(End(ending, code, session.started, at, in_world=True))
@@ -221,15 +235,14 @@ class Sessions:
         self._said.pop(session.id, None)
         self._settle(session, folder)
 
-    def _spec(self, session: Session, version: Version) -> Spec:
+    def _spec(self, session: Session, version: Version, at: float) -> Spec:
         settings, kernel = version.settings, session.kernel
         interpreter = self._world.interpreter(kernel) or own_interpreter()
         kill, lie = self._faults.befalls(KillSession, kernel), self._faults.befalls(FalseStatus, kernel)
         lost = self._faults.befalls(LoseOutput, kernel)
         mounts: tuple[Mount, ...] = ()
         if self._faults.befalls(NoMount, kernel) is None:
-            before, now = self._before(session), self._clock.now()
-            mounts = sources.mounts(self._world, settings, self._knobs(), before=before, now=now)
+            mounts = sources.mounts(self._world, settings, self._knobs(), before=self._before(session), now=at)
         return Spec(
             python=interpreter.python,
             prefixes=interpreter.prefixes,
@@ -243,7 +256,7 @@ class Sessions:
             log_bytes=self._knobs().log_bytes,
             sigterm_s=self._knobs().sigterm_before_kill_s / self._clock.factor,
             memory_bytes=self._knobs().memory_bytes,
-            kill=kill.kill if kill else None,
+            kill=_slower(kill.kill, 1 / self._clock.factor) if kill else None,
             lie=lie.lie if lie else None,
             lost=lost.names if lost else None,
         )
@@ -330,6 +343,11 @@ class Sessions:
             return
         self._world.mark_ended(session, status, message, end.started, end.ended)
         _log.info("session %d of %s v%d: %s", session.id, session.kernel, session.version, status)
+
+
+def _slower(kill: Kill, times: float) -> Kill:
+    """The same kill on another clock: faults are in the world's seconds, keepers count the machine's."""
+    return replace(kill, after_s=kill.after_s * times)
 
 
 def end_sessions(folders: Sequence[SessionFolder], patience_s: float) -> bool:

@@ -88,9 +88,9 @@ def mounts(world: World, settings: Settings, knobs: Knobs, *, before: Settings |
         now: The world's time.
     """
     found: dict[str, Mount] = {}
-    known = _names(before) if before else frozenset()
-    for name, source, slug, place in _folders(world, settings, knobs, now):
-        if knobs.first_mount is FirstMount.EMPTY and name not in known:
+    known = _places(before) if before else frozenset()
+    for source, slug, place in _folders(world, settings, knobs, now):
+        if knobs.first_mount is FirstMount.EMPTY and place not in known:
             continue
         targets = []
         if knobs.mount_layout is not MountLayout.OWNER and slug not in _FOLDERS:
@@ -102,23 +102,27 @@ def mounts(world: World, settings: Settings, knobs: Knobs, *, before: Settings |
     return tuple(found.values())
 
 
-def _names(settings: Settings) -> frozenset[str]:
-    return frozenset((*settings.datasets, *settings.competitions, *settings.kernels))
+def _places(settings: Settings) -> frozenset[str]:
+    """The places below the owner of all sources, whichever version is asked for."""
+    datasets = (f"datasets/{parts[0]}/{parts[1]}" for parts in map(_split, settings.datasets) if parts)
+    kernels = (f"notebooks/{parts[0]}/{parts[1].lower()}" for parts in map(_split, settings.kernels) if parts)
+    competitions = (f"{COMPETITIONS}/{slug}" for slug in settings.competitions)
+    return frozenset((*datasets, *kernels, *competitions))
 
 
-def _folders(world: World, settings: Settings, knobs: Knobs, now: float) -> Iterator[tuple[str, Path, str, str]]:
-    """Name, folder, slug and place below the owner of each source that has something to mount."""
+def _folders(world: World, settings: Settings, knobs: Knobs, now: float) -> Iterator[tuple[Path, str, str]]:
+    """Folder, slug and place below the owner of each source that has something to mount."""
     root = world.root
     for name in settings.datasets:
         parts = _split(name)
         dataset = world.dataset(*parts, now=now) if parts else None
         if dataset:
             folder = dataset_folder(root, dataset.owner, dataset.slug, dataset.version)
-            yield name, folder, dataset.slug, f"datasets/{dataset.owner}/{dataset.slug}"
+            yield folder, dataset.slug, f"datasets/{dataset.owner}/{dataset.slug}"
     for slug in settings.competitions:
         dataset = world.dataset(COMPETITIONS, slug, now=now)
         if dataset:
-            yield slug, dataset_folder(root, COMPETITIONS, slug, dataset.version), slug, f"{COMPETITIONS}/{slug}"
+            yield dataset_folder(root, COMPETITIONS, slug, dataset.version), slug, f"{COMPETITIONS}/{slug}"
     for name in settings.kernels:
         kernel = _kernel(world, name)
         session = world.last_complete(kernel) if kernel else None
@@ -127,7 +131,7 @@ def _folders(world: World, settings: Settings, knobs: Knobs, now: float) -> Iter
         if knobs.quick_save is QuickSave.MASK and _saved_since(world, kernel, session.version):
             continue
         ref = kernel.ref
-        yield name, mounted_output(session_folder(root, session.id)), ref.slug, f"notebooks/{ref.owner}/{ref.slug}"
+        yield mounted_output(session_folder(root, session.id)), ref.slug, f"notebooks/{ref.owner}/{ref.slug}"
 
 
 def _saved_since(world: World, kernel: Kernel, version: int) -> bool:

@@ -9,6 +9,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ class World:
             root: Its folder.
             durable: Each change survives a power cut; False is for a world that its process takes with it.
         """
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root = root
         self._db = sqlite3.connect(root / "world.sqlite", isolation_level=None, timeout=10)
         self._db.row_factory = sqlite3.Row
@@ -101,10 +102,11 @@ class World:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk may have ended it
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def _rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
         return self._db.execute(sql, values).fetchall()
@@ -165,8 +167,7 @@ class World:
         row = self._row("SELECT * FROM versions WHERE kernel = ? AND number = ?", kernel.id, number)
         if not row:
             return None
-        settings = from_jsonable(Settings, json.loads(row["settings"]))
-        return Version(kernel, row["number"], row["source"], settings, row["created"])
+        return Version(kernel, row["number"], row["source"], _settings(row["settings"]), row["created"])
 
     # Sessions
 
@@ -369,6 +370,12 @@ SELECT k.*, (SELECT MAX(number) FROM versions v WHERE v.kernel = k.id) AS curren
 FROM kernels k
 """
 _SESSION = "SELECT s.*, k.owner, k.slug FROM sessions s JOIN kernels k ON k.id = s.kernel"
+
+
+@lru_cache(maxsize=1024)
+def _settings(text: str) -> Settings:
+    """Read at each call about a version, and never changed."""
+    return from_jsonable(Settings, json.loads(text))
 
 
 def _kernel(row: sqlite3.Row) -> Kernel:

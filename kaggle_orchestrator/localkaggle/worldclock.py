@@ -51,5 +51,6 @@ class WorldClock:
         """Run ``factor`` times as fast as the machine's clock from now on."""
         if factor != self._anchor.factor:
             machine = self._machine.now()
-            self._anchor = _Anchor(machine, self._anchor.at(machine), factor)
-            self._world.set_fact(_FACT, to_jsonable(self._anchor))
+            anchor = _Anchor(machine, self._anchor.at(machine), factor)
+            self._world.set_fact(_FACT, to_jsonable(anchor))  # a full disk turns nothing
+            self._anchor = anchor

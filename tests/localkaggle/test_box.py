@@ -114,6 +114,70 @@ def test_the_machine_and_the_input_are_read_only_for_root_too(
     assert not Path("/dev/shm/x").exists()
 
 
+def test_of_the_machine_s_devices_only_harmless_ones_are_there(client: Client) -> None:
+    """Root could write to a disk or restart the machine without any capability; here it can't even open them."""
+    log = client.ran(
+        "open-devices",
+        """
+        import json, os, pty, stat, subprocess
+        def attempt(path):
+            try:
+                os.close(os.open(path, os.O_WRONLY))
+                return "opened"
+            except OSError as error:
+                return error.strerror
+        def make(kind):
+            try:
+                os.mknod("node", kind | 0o666, os.makedev(1, 1))
+                return "made"
+            except OSError as error:
+                return error.strerror
+        disks = [n for n in os.listdir("/dev") if stat.S_ISBLK(os.lstat("/dev/" + n).st_mode)]
+        open("/dev/null", "w").write("x")
+        open("/dev/shm/x", "w").write("x")
+        assert len(open("/dev/urandom", "rb").read(8)) == 8
+        open("/dev/stderr", "w").write("said" + chr(10))
+        main, other = pty.openpty()
+        print(json.dumps({
+            "disks": disks,
+            "made": [make(stat.S_IFBLK), make(stat.S_IFCHR)],
+            "terminals": sorted(os.listdir("/dev/pts")),
+            "opened": [p for p in ("/dev/kmsg", "/dev/mem", "/dev/kvm", "/dev/fuse", "/dev/loop-control",
+                                   "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity")
+                       if attempt(p) == "opened"],
+        }))
+        """,
+    )
+    said, _, seen = log.partition("\n")
+    assert said == "said"
+    assert json.loads(seen) == {
+        "disks": [],
+        "made": ["Operation not permitted"] * 2,
+        "terminals": ["0", "ptmx"],
+        "opened": [],
+    }
+
+
+def test_other_sessions_are_out_of_reach(client: Client, server: LocalServer) -> None:
+    client.ran("first-one", "open('mine', 'w').close()")
+    (folder,) = (s.output for s in admin.sessions(server.url) if s.kernel == f"{client.user}/first-one")
+    assert (folder / "mine").exists()
+    world = folder.parents[3]
+    assert (world / "world.sqlite").exists()
+    log = client.ran(
+        "second-one",
+        f"""
+        import json, os
+        print(json.dumps([p for p in {[str(folder), str(world), str(world / "world.sqlite")]!r} if os.path.exists(p)]))
+        print(json.dumps([p for p in os.listdir("/proc") if p.isdigit()]))
+        """,
+    )
+    found, processes = map(json.loads, log.splitlines())
+    assert found == []
+    assert len(processes) == 2, "its first process and itself"
+    assert world.stat().st_mode & 0o077 == 0, "nor can other users of the machine"
+
+
 def test_the_network_is_there_only_when_asked_for(client: Client) -> None:
     source = """
         import json, os, socket

@@ -70,3 +70,27 @@ def test_a_real_session_s_twelve_hours(fresh: Callable[[], LocalServer]) -> None
     assert session.ended is not None
     assert 43_200 <= session.ended - session.started < 43_200 + 14_400 * 2
     assert admin.health(server.url)["clock"]["factor"] == 14_400
+
+
+def test_a_kill_by_script_comes_at_the_world_s_time(fresh: Callable[[], LocalServer]) -> None:
+    server = fresh()
+    admin.set_knobs(server.url, {"clock_factor": 7200})
+    admin.add_faults(server.url, [{"kill_session": {"after_s": 3 * 3600, "as": "error"}}])
+    client = Client(server.url)
+    client.push("killed-one", "import time; time.sleep(600)")
+    until(lambda: client.status("killed-one")["status"] == "ERROR")
+    (session,) = admin.sessions(server.url)
+    assert session.started is not None
+    assert session.ended is not None
+    assert 3 * 3600 <= session.ended - session.started < 9 * 3600
+
+
+def test_a_kill_by_script_comes_at_the_world_s_time_without_a_process(tmp_path: Path) -> None:
+    faults = [{"kill_session": {"after_s": 3600, "as": "error"}}]
+    with staged(tmp_path, plain(2 * 3600.0), knobs={"clock_factor": 60}, faults=faults) as stage:
+        stage.client.push("killed-one", "pass")
+        stage.later(120)
+        (session,) = stage.kaggle.sessions()
+        assert session.started is not None
+        assert session.ended == pytest.approx(session.started + 3600)
+        assert session.status == "ERROR"

