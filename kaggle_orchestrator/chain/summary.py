@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, assert_never
 
@@ -148,7 +148,7 @@ def _leg(attempt: Attempt, seen: Observation) -> dict[str, Any]:
         "started_at": started_at(attempt),
         "ended_at": attempt.ended_at if attempt.phase is Phase.ENDED else None,
         "resumed_from": _resumed_from(attempt, seen),
-        "resume_verified": None,
+        "resume_verified": _resume(result),
         "goodput": _goodput(result),
         "gpu": _gpu(result),
     }
@@ -167,6 +167,13 @@ def _resumed_from(attempt: Attempt, seen: Observation) -> dict[str, Any] | None:
         return None
     leg = next((a.leg for a in seen.attempts if a.token == parent.token), None)
     return {"leg": leg, "step": parent.step, "sha256": parent.sha256}
+
+
+def _resume(result: LegResult | None) -> dict[str, Any] | None:
+    """How its first steps compared with the ones that the leg before replayed."""
+    if result is None or result.resume is None:
+        return None
+    return asdict(result.resume)
 
 
 def _goodput(result: LegResult | None) -> float | None:

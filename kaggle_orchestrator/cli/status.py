@@ -12,7 +12,7 @@ from kaggle_orchestrator.cli.context import local_option, profile_option, try_co
 from kaggle_orchestrator.cli.options import echo, json_option, print_json
 from kaggle_orchestrator.clock import SystemClock
 from kaggle_orchestrator.experiment import load
-from kaggle_orchestrator.protocol import KgoError
+from kaggle_orchestrator.protocol import KgoError, ResumeCheck
 
 
 @click.command("status", short_help="Show chains, legs and progress.")
@@ -82,4 +82,5 @@ def _leg(leg: dict[str, Any], now: float) -> str:
     took = ""
     if leg["started_at"] is not None:
         took = words.duration((leg["ended_at"] or now) - leg["started_at"])
-    return f"  leg {leg['leg']}  attempt {leg['attempt']}  {where}  {how}  {steps}  {took}".rstrip()
+    proof = words.resume(ResumeCheck(**leg["resume_verified"])) if leg["resume_verified"] else ""
+    return f"  leg {leg['leg']}  attempt {leg['attempt']}  {where}  {how}  {steps}  {took}  {proof}".rstrip()

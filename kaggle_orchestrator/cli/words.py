@@ -17,7 +17,7 @@ from kaggle_orchestrator.chain.events import (
 )
 from kaggle_orchestrator.chain.model import Attempt, Wait, Why
 from kaggle_orchestrator.models import KernelRef
-from kaggle_orchestrator.protocol import Outcome
+from kaggle_orchestrator.protocol import Outcome, ResumeCheck
 
 WAITS = {
     Why.SESSION: "the session",
@@ -76,9 +76,20 @@ def verdict(attempt: Attempt) -> str:
         text += f", step {attempt.result.step_start} → {attempt.result.step_end}"
         if attempt.result.target_step is not None:
             text += f" of {attempt.result.target_step}"
+        if attempt.result.resume is not None and (proof := resume(attempt.result.resume)):
+            text += f", {proof}"
     if attempt.message.strip() and attempt.outcome not in (Outcome.DONE, Outcome.CONTINUE):
         text += f". {attempt.message.strip().splitlines()[-1].strip()}"
     return text
+
+
+def resume(found: ResumeCheck) -> str:
+    """Whether a leg went on exactly; empty if nothing was compared to the end."""
+    if found.mismatch:
+        return f"not exact: {found.mismatch}"
+    if not found.complete or not found.recorded:
+        return ""
+    return f"resume verified {found.agreed}/{found.recorded}{' bitwise' if found.bitwise else ''}"
 
 
 def duration(seconds: float) -> str:

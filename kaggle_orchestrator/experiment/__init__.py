@@ -16,6 +16,7 @@ from kaggle_orchestrator.experiment.model import (
     GuardsConfig,
     KernelConfig,
     LocalConfig,
+    OnMismatch,
     PullConfig,
     TrainConfig,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "GuardsConfig",
     "KernelConfig",
     "LocalConfig",
+    "OnMismatch",
     "PullConfig",
     "TrainConfig",
     "chain_id",

@@ -135,6 +135,7 @@ def _experiment(document: Document, root: Path, file: str) -> Experiment:
             paths=tuple(checkpoint.paths),
             done=checkpoint.done,
             deterministic=checkpoint.deterministic,
+            on_mismatch=checkpoint.on_mismatch,
         ),
         guards=GuardsConfig(hung_s=document.guards.hung),
         pull=PullConfig(dir=document.pull.dir, patterns=tuple(document.pull.patterns)),

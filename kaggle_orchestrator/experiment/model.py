@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,13 @@ class ChainConfig:
     min_leg_s: float = 1800.0
 
 
+class OnMismatch(StrEnum):
+    """What a leg does that doesn't go on exactly."""
+
+    WARN = "warn"
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointConfig:
     """``[checkpoint]``. ``save_every_s`` None means ``"auto"``."""
@@ -64,6 +72,7 @@ class CheckpointConfig:
     paths: tuple[str, ...] = ()
     done: str | None = None
     deterministic: bool = False
+    on_mismatch: OnMismatch = OnMismatch.WARN
 
 
 @dataclass(frozen=True, slots=True)

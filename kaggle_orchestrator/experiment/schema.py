@@ -7,12 +7,13 @@ default: silently passing over it would promise what isn't done.
 import math
 from collections.abc import Callable
 from datetime import date, time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from kaggle_orchestrator.experiment.model import MAX_SESSION_S
+from kaggle_orchestrator.experiment.model import MAX_SESSION_S, OnMismatch
 from kaggle_orchestrator.experiment.values import (
     ACCELERATORS,
     format_duration,
@@ -155,6 +156,16 @@ def _later(
     return check
 
 
+def _choice(kind: type[StrEnum]) -> Callable[[object], StrEnum]:
+    def read(value: object) -> StrEnum:
+        found = next((v for v in kind if v == value), None)
+        if found is None:
+            raise ValueError(f"expected {' or '.join(shown(v.value) for v in kind)}, got {shown(value)}")
+        return found
+
+    return read
+
+
 def _later_list(value: object) -> object:
     if value != []:
         raise ValueError("not yet supported; leave it out")
@@ -225,7 +236,7 @@ class CheckpointTable(Table):
     paths: list[Glob] = []
     done: FilePath | None = None
     deterministic: bool = False
-    on_mismatch: Annotated[str, BeforeValidator(_later("warn", others=("stop",)))] = "warn"
+    on_mismatch: Annotated[OnMismatch, BeforeValidator(_choice(OnMismatch))] = OnMismatch.WARN
 
 
 class GuardsTable(Table):

@@ -18,7 +18,7 @@ from kaggle_orchestrator.protocol.files import FileDigest, digest_file, digest_t
 from kaggle_orchestrator.protocol.header import Header, Parent, attempt_token, parse_header
 from kaggle_orchestrator.protocol.outcome import Outcome
 from kaggle_orchestrator.protocol.plan import Plan
-from kaggle_orchestrator.protocol.progress import Progress, ProgressState
+from kaggle_orchestrator.protocol.progress import Progress, ProgressState, ResumeCheck
 from kaggle_orchestrator.protocol.result import (
     LEG_RESULT,
     METRICS,
@@ -48,6 +48,7 @@ __all__ = [
     "Plan",
     "Progress",
     "ProgressState",
+    "ResumeCheck",
     "Variable",
     "attempt_token",
     "checkpoint_name",

@@ -34,6 +34,7 @@ class Plan:
         sources: Slugs (last path part) of all sources that must be mounted.
         lineage: One record for each leg before this one, oldest first.
         deterministic: ``checkpoint.deterministic``.
+        stop_on_mismatch: Whether ``checkpoint.on_mismatch`` is ``stop``.
         hung_s: Seconds without a heartbeat after which training is given up; None: never.
     """
 
@@ -53,6 +54,7 @@ class Plan:
     done: str | None = None
     lineage: tuple[LegRecord, ...] = ()
     deterministic: bool = False
+    stop_on_mismatch: bool = False
     hung_s: float | None = None
 
     def dumps(self) -> str:

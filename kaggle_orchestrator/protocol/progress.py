@@ -23,9 +23,30 @@ class ProgressState(StrEnum):
 
     RUNNING = "running"
     LEFT = "left"
-    """It saved and left because it was asked to, or because of the deadline."""
+    """It saved its last checkpoint because it was asked to leave, or because of the deadline; it leaves, or replays."""
     DONE = "done"
     """All epochs or steps were trained and the code after them ended without an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeCheck:
+    """How a leg's first steps compare with the same steps, as the leg before trained them behind its last save.
+
+    Attributes:
+        agreed: Steps that agreed.
+        recorded: Steps that the leg before recorded; 0 if it was ended first: only the loaded state is compared then.
+        bitwise: Whether numbers were compared bit for bit; on a GPU that isn't deterministic they can't be.
+        complete: Whether all were compared, and the state behind the last.
+        mismatch: What differs, first at which step, and the likely cause; empty if nothing does.
+        stopped: Whether training refused to go on for it.
+    """
+
+    agreed: int
+    recorded: int
+    bitwise: bool = True
+    complete: bool = False
+    mismatch: str = ""
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +62,10 @@ class Progress:
         save_s: Seconds that the slowest save took, 0 if none.
         step_s: Seconds of the slowest recent step, evaluation and data wait included.
         loss: The last loss, if it was given.
-        buckets: Seconds by kind so far: ``restore``, ``save``, ``train``.
+        buckets: Seconds by kind so far: ``restore``, ``save``, ``train``, ``replay``.
         environment: Library versions, threads, CPU capability, device.
+        resume: How the resume compares with the leg before; None where there is nothing to compare.
+        untracked: Objects that training changes and no checkpoint holds.
     """
 
     state: ProgressState
@@ -55,6 +78,8 @@ class Progress:
     loss: float | None = None
     buckets: dict[str, float] | None = None
     environment: dict[str, str | int] | None = None
+    resume: ResumeCheck | None = None
+    untracked: tuple[str, ...] = ()
 
     def write(self, control: Path) -> None:
         """Replace the report in the control folder. Not synced: it only has to outlive the process."""

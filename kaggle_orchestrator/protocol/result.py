@@ -12,6 +12,7 @@ from typing import Any
 from kaggle_orchestrator.protocol.files import FileDigest
 from kaggle_orchestrator.protocol.jsonable import Malformed, from_jsonable, to_jsonable
 from kaggle_orchestrator.protocol.outcome import Outcome
+from kaggle_orchestrator.protocol.progress import ResumeCheck
 
 LEG_RESULT = "kgo/leg.json"
 """Path of the result below the working folder."""
@@ -74,7 +75,9 @@ class LegResult:
         resumed_from: The checkpoint restored at the start, or None.
         outputs: Digest of every output but this file, by path.
         environment: Versions, CPU, threads, GPUs.
-        buckets: Seconds by kind: ``start, restore, train, save, verify, tail``.
+        buckets: Seconds by kind: ``start, restore, train, save, replay, verify, tail``.
+        resume: How its first steps compare with the ones that the leg before replayed, or None.
+        untracked: Objects that training changes and no checkpoint holds.
         started_at, ended_at: Seconds since the epoch.
     """
 
@@ -96,6 +99,8 @@ class LegResult:
     outputs: Mapping[str, FileDigest] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     buckets: Mapping[str, float] = field(default_factory=dict)
+    resume: ResumeCheck | None = None
+    untracked: tuple[str, ...] = ()
     lineage: tuple[LegRecord, ...] = ()
     ended_at: float | None = None
     schema: int = SCHEMA

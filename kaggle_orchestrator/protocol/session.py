@@ -39,3 +39,7 @@ class Variable(StrEnum):
     """Seconds between saves; unset for automatic."""
     DETERMINISTIC = "KGO_DETERMINISTIC"
     """``1`` for deterministic GPU algorithms."""
+    REPLAY = "KGO_REPLAY_S"
+    """Seconds behind the last save that steps for the next leg's comparison may take; unset: no such steps."""
+    ON_MISMATCH = "KGO_ON_MISMATCH"
+    """``stop`` if training must stop where a resume isn't exact."""

@@ -16,6 +16,7 @@ from kaggle_orchestrator.errors import RenderError
 from kaggle_orchestrator.experiment import (
     MAX_SESSION_S,
     Experiment,
+    OnMismatch,
     chain_id,
     code_sha256,
     collect,
@@ -179,6 +180,7 @@ def _plan(experiment: Experiment, attempt: AttemptSpec, kernels: tuple[str, ...]
         done=checkpoint.done,
         lineage=attempt.lineage,
         deterministic=checkpoint.deterministic,
+        stop_on_mismatch=checkpoint.on_mismatch is OnMismatch.STOP,
         hung_s=experiment.guards.hung_s,
     )
 

@@ -11,7 +11,7 @@ from kaggle_orchestrator.chain.pair import Half
 from kaggle_orchestrator.chain.summary import ChainStatus, chain_document, quota_document, standing
 from kaggle_orchestrator.experiment import load
 from kaggle_orchestrator.models import KernelRef, Quota, SessionStatus
-from kaggle_orchestrator.protocol import Outcome
+from kaggle_orchestrator.protocol import Outcome, ResumeCheck
 from tests.chain.facts import EDITED, NOW, ended, intended, live, observation, parent_of
 
 LEG1 = ended(1, step=100)
@@ -32,7 +32,8 @@ def document(tmp_path: Path, seen: Observation) -> dict[str, Any]:
 def test_the_keys_and_their_values(tmp_path: Path) -> None:
     assert LEG1.result is not None
     gpus = {"accelerator": "NvidiaTeslaT4", "gpus": [{"name": "Tesla T4"}] * 2}
-    told = replace(LEG1.result, target_step=400, epoch=3, buckets={"train": 600.0}, environment=gpus)
+    proof = ResumeCheck(10, 10, complete=True)
+    told = replace(LEG1.result, target_step=400, epoch=3, buckets={"train": 600.0}, environment=gpus, resume=proof)
     assert document(tmp_path, observation(replace(LEG1, result=told), LEG2)) == {
         "experiment": str(tmp_path),
         "kernel": "me/x",
@@ -57,7 +58,14 @@ def test_the_keys_and_their_values(tmp_path: Path) -> None:
                 "started_at": NOW - 900,
                 "ended_at": NOW - 100,
                 "resumed_from": None,
-                "resume_verified": None,
+                "resume_verified": {
+                    "agreed": 10,
+                    "recorded": 10,
+                    "bitwise": True,
+                    "complete": True,
+                    "mismatch": "",
+                    "stopped": False,
+                },
                 "goodput": 0.75,
                 "gpu": "2 × Tesla T4",
             },

@@ -64,6 +64,8 @@ def test_the_digits_over_several_legs(tmp_path: Path) -> None:
     for before, after in itertools.pairwise(legs):
         assert before["kernel"] != after["kernel"]
         assert after["resumed_from"]["step"] == before["step_end"] == after["step_start"]
+        assert after["resume_verified"]["mismatch"] == ""
+    assert sum(leg["resume_verified"]["agreed"] for leg in legs[1:]) >= len(legs) - 1
     for line in ran.stdout.splitlines():
         sha256, path = line.split("  ")
         assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == sha256

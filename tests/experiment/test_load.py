@@ -247,7 +247,7 @@ def test_one_wrong_value(tmp_path: Path, old: str, new: str, fault: str) -> None
         ("chain", 'rescue_limit = "1 gig"', 'chain.rescue_limit: expected a size such as "500MB" or "1GB"'),
         ("checkpoint", "keep = 0", "checkpoint.keep: must be at least 1, got 0"),
         ("checkpoint", 'save_every = "often"', "checkpoint.save_every: expected a duration"),
-        ("checkpoint", 'on_mismatch = "stop"', 'checkpoint.on_mismatch: "stop" is not yet supported'),
+        ("checkpoint", 'on_mismatch = "halt"', 'checkpoint.on_mismatch: expected "warn" or "stop", got "halt"'),
         ("checkpoint", 'done = "/final.pt"', "checkpoint.done: write it relative to the folder of kgo.toml"),
         ("guards", 'gpu_idle = "10m"', 'guards.gpu_idle: "10m" is not yet supported; leave it out or at "30m"'),
         ("guards", 'gpu_idle = "soon"', "guards.gpu_idle: expected a duration"),

@@ -21,6 +21,7 @@ def session_environment(
     *,
     now: float,
     deadline: float | None,
+    replay_s: float | None,
     resume: Path | None,
 ) -> dict[str, str]:
     """All variables of the training process.
@@ -31,6 +32,7 @@ def session_environment(
         environ: Our own environment.
         now: Start of training, seconds since the epoch.
         deadline: When it should have saved and left; None in a one-off.
+        replay_s: How long it may replay steps behind that.
         resume: What to go on from.
     """
     ours = {v.value for v in Variable if v not in _FROM_OUTSIDE}
@@ -53,6 +55,10 @@ def session_environment(
         variables[Variable.BUDGET] = f"{max(0.0, deadline - now):.3f}"
     if plan.save_every_s is not None:
         variables[Variable.SAVE_EVERY] = f"{plan.save_every_s:g}"
+    if replay_s is not None:
+        variables[Variable.REPLAY] = f"{replay_s:g}"
+    if plan.stop_on_mismatch:
+        variables[Variable.ON_MISMATCH] = "stop"
     if plan.deterministic:
         variables[Variable.DETERMINISTIC] = "1"
     path = [str(places.lib), str(places.src), *filter(None, [inherited.get("PYTHONPATH")])]

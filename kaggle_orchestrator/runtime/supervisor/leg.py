@@ -167,7 +167,15 @@ class Leg:
         restored = self.report.restored
         kept = plan.keep * bytes_below(restored.folder) if restored else 0
         deadline = self.limits.leave_at - tail_s(kept) if self.limits.chained else None
-        env = session_environment(plan, places, self.environ, now=began, deadline=deadline, resume=resume)
+        env = session_environment(
+            plan,
+            places,
+            self.environ,
+            now=began,
+            deadline=deadline,
+            replay_s=self.limits.replay_s if self.limits.chained else None,
+            resume=resume,
+        )
         args = drop_resume(plan.args, str(resume) if resume else None)
         command = [sys.executable, "-u", str(places.src / plan.entry), *args]
         kills_before = oom_kills() or 0
@@ -207,13 +215,14 @@ class Leg:
     def _share_out(self, watch: Watch, wall_s: float) -> None:
         """Training's wall time into the buckets it told of; what is left over is its start: imports, mostly."""
         told = (watch.progress.buckets or {}) if watch.progress else {}
-        save_s, restore_s = told.get("save", 0.0), told.get("restore", 0.0)
-        train_s = told.get("train", wall_s - save_s - restore_s)
+        save_s, restore_s, replay_s = (told.get(name, 0.0) for name in ("save", "restore", "replay"))
+        train_s = told.get("train", wall_s - save_s - restore_s - replay_s)
         buckets = self.report.buckets
         buckets["restore"] = buckets.get("restore", 0.0) + restore_s
         buckets["save"] = save_s
         buckets["train"] = max(0.0, train_s)
-        buckets["start"] += max(0.0, wall_s - train_s - save_s - restore_s)
+        buckets["replay"] = replay_s
+        buckets["start"] += max(0.0, wall_s - train_s - save_s - restore_s - replay_s)
 
     def _settle(self) -> None:
         """Verify and prune the checkpoints, once."""

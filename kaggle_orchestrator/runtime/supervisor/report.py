@@ -174,6 +174,8 @@ class Report:
             resumed_from=self._restored_ref(header.parent),
             environment=environment,
             buckets=dict(self.buckets),
+            resume=progress.resume if progress else None,
+            untracked=progress.untracked if progress else (),
             lineage=self.plan.lineage,
             **more,
         )

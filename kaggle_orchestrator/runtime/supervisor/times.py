@@ -15,6 +15,8 @@ from kaggle_orchestrator.protocol import Plan, Variable
 
 VERIFY_BYTES_PER_S = 150e6
 """A cautious rate for reading and hashing outputs; measured 700 MB/s on a quiet machine."""
+LONGEST_REPLAY_S = 30.0
+"""Ten steps of most trainings."""
 LONGEST_GRACE_S = 600.0
 """How long training that doesn't leave is waited for at most, however far away the kill is."""
 
@@ -63,6 +65,11 @@ class Limits:
     kill_at: float
     leave_at: float
     chained: bool
+
+    @property
+    def replay_s(self) -> float:
+        """Seconds behind the deadline in which steps may be replayed; what they don't need is nobody's."""
+        return min(LONGEST_REPLAY_S, 0.25 * (self.kill_at - self.leave_at))
 
     @property
     def report_by(self) -> float:

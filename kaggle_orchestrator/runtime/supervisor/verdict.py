@@ -185,6 +185,9 @@ def _not_done(facts: Facts, message: str) -> Verdict:
 
 
 def _failed(facts: Facts) -> Verdict:
+    resume = facts.progress.resume if facts.progress else None
+    if resume is not None and resume.stopped:
+        return Verdict(Outcome.RESUME_MISMATCH, "not exact", f"It didn't go on exactly: {resume.mismatch}")
     text = "\n".join((*facts.stdout, *facts.stderr))
     word, name = _ending(facts.exit_code)
     said = _last_words(facts)

@@ -30,7 +30,7 @@ def state_digest(state: object, name: str) -> str:
     digest = hashlib.sha256()
     for path, leaf in sorted(_leaves(state, "", name), key=lambda pair: pair[0]):
         if isinstance(leaf, torch.Tensor):
-            _add_tensor(digest, path, leaf)
+            add_tensor(digest, path, leaf)
         else:
             digest.update(f"{path} {type(leaf).__name__} {leaf!r}\n".encode())
     return digest.hexdigest()
@@ -70,7 +70,8 @@ def _leaves(value: object, path: str, name: str) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _add_tensor(digest: Any, path: str, tensor: torch.Tensor) -> None:
+def add_tensor(digest: Any, path: str, tensor: torch.Tensor) -> None:
+    """Feed a tensor's path, type, shape and bits to a hash."""
     digest.update(f"{path} {tensor.dtype} {list(tensor.shape)}\n".encode())
     flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     size = flat.numel() * flat.element_size()

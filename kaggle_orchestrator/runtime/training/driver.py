@@ -7,22 +7,26 @@ A body is what the loop does for one batch, step or epoch. When the loop asks fo
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
 
-from kaggle_orchestrator.protocol import KgoError, Progress, ProgressState
+from kaggle_orchestrator.protocol import Checkpoint, KgoError, Progress, ProgressState, ResumeCheck
 from kaggle_orchestrator.runtime.training import rng
 from kaggle_orchestrator.runtime.training.course import Course, Loop
 from kaggle_orchestrator.runtime.training.environment import describe
-from kaggle_orchestrator.runtime.training.keeper import Arrival, Keeper
+from kaggle_orchestrator.runtime.training.keeper import Arrival, Keeper, output_of
 from kaggle_orchestrator.runtime.training.loader import Loader
 from kaggle_orchestrator.runtime.training.metrics import number
 from kaggle_orchestrator.runtime.training.pace import Pace
+from kaggle_orchestrator.runtime.training.replay import TOLERANCE, Proof, Record, Replay
 from kaggle_orchestrator.runtime.training.report import Reporter
 from kaggle_orchestrator.runtime.training.say import say
 from kaggle_orchestrator.runtime.training.settings import Settings
 from kaggle_orchestrator.runtime.training.stopping import StopRequests
+from kaggle_orchestrator.runtime.training.trace import Tracer
+from kaggle_orchestrator.runtime.training.untracked import Untracked
 
 _SAY_SAVES_EVERY_S = 60.0
 
@@ -50,7 +54,14 @@ class Driver:
         self._top: dict[str, Any] | None = None
         self._first_step = 0
         self._loss: object = None
-        self._buckets = {"restore": 0.0, "save": 0.0, "train": 0.0}
+        self._tracer: Tracer | None = None
+        self._replay: Replay | None = None
+        self._proof: Proof | None = None
+        self._resume: ResumeCheck | None = None
+        self._unsaved: Untracked | None = None
+        self._untracked: tuple[str, ...] = ()
+        self._replaying = 0.0
+        self._buckets = {"restore": 0.0, "save": 0.0, "train": 0.0, "replay": 0.0}
         self._said_save = -math.inf
         self._said: set[str] = set()
 
@@ -78,8 +89,9 @@ class Driver:
             if isinstance(error, KgoError):
                 say(error.message, error.hint)
             by_itself = isinstance(error, SystemExit) and error.code in (None, 0)
-            if self._left is not None:
-                return
+            if self._left is not None or (self._replay is not None and error is not None):
+                return  # whatever a replayed step ends with, its leg is saved
+            self._replay = None
             if error is None or (by_itself and self.course is not None and self.course.complete):
                 if self.course is None:
                     raise KgoError("the block ended without a loop over run.epochs() or run.steps()")
@@ -101,6 +113,12 @@ class Driver:
             loader.stepped()
         loss = metrics.get("loss")
         self._loss = loss.detach() if isinstance(loss, torch.Tensor) else loss
+        if self._tracer is not None:
+            trace = self._tracer.step(course.step, self.keeper.tracked.optimizers(), metrics)
+            if self._replay is not None:
+                self._replay.step(trace)
+            elif self._proof is not None:
+                self._proof.step(trace)
         now = time.monotonic()
         if metrics and self.keeper.metrics.wanted(course.step, now):
             self.write_metrics(course, metrics)
@@ -127,12 +145,20 @@ class Driver:
         if not here.fresh or not loader.resumable():
             return
         at = self.keeper.loaders.index(loader)
+        self._compare(course, at)
         if left:
             self._safe_point(course, at)
+        elif self._replay is not None:
+            self._end_replay(self._replay, at)
         elif self._pace.leave_due(time.monotonic(), time.time()):
             # Nothing is left but what follows the pass: evaluation, say. Saved here, the next leg would come to that
             # through an empty pass, which not every training expects; so only if there is no time for it.
-            self._leave(course, at, "the deadline is near")
+            self._leave(course, at, "the deadline is near", replay=False)
+
+    def given(self, loader: Loader, pass_: int, indices: object, batch: object) -> None:
+        """A loader gives out a batch."""
+        if self._tracer is not None:
+            self._tracer.given(self.keeper.loaders.index(loader), pass_, indices, batch)
 
     def arrived(self, loader: Loader) -> None:
         """The code up to the checkpoint's position has run again; from here on random numbers go on too."""
@@ -143,6 +169,7 @@ class Driver:
             each.catch_up()
         rng.restore(arrival.now)
         self._arrival = None
+        self._trace_resume()
 
     # The loops
 
@@ -163,11 +190,17 @@ class Driver:
             say(f"training from the beginning on {self._device}, {torch.get_num_threads()} threads")
         else:
             say(f"going on from step {course.step} of {self.keeper.restored.folder}")
+            self._proof = self._begin_proof(self.keeper.restored)
+            if self._arrival is not None and self._arrival.at is None:
+                self._trace_resume()
         self.course, self._first_step = course, course.step
         now = time.monotonic()
         self._buckets["restore"] = now - began
         self._pace = Pace(self._settings.save_every_s, self._settings.deadline, now)
         self._stop.install()
+        if self.keeper.restored is None:
+            self._unsaved = Untracked(self.keeper.tracked.objects())
+        self._compare(course, None)
         self._report(course, ProgressState.RUNNING)
         if course.complete and self._arrival is not None:  # only what follows the loop is left
             rng.restore(self._arrival.now)
@@ -220,6 +253,9 @@ class Driver:
             )
 
     def _between_bodies(self, course: Course) -> None:
+        self._compare(course, None)
+        if course.complete:
+            self._replay = None  # the end is the end, also when it's reached behind the deadline
         if not course.complete:
             self._safe_point(course, None)
         elif not self.keeper.has_checkpoint(course.step):
@@ -229,13 +265,18 @@ class Driver:
 
     def _safe_point(self, course: Course, at: int | None) -> None:
         now = time.monotonic()
+        if self._replay is not None:
+            if self._replay.over(now) or self._stop.exit_code:
+                self._end_replay(self._replay, at)
+            return
         self._pace.reached_point(now)
         if asked := self._stop.asked():
             self._leave(course, at, asked)
+            return
         steps = course.step - self._first_step
         if steps and self._pace.leave_due(now, time.time()):  # a leg that gains nothing would only be repeated
             self._leave(course, at, "the deadline is near")
-        if self._pace.save_due(now, steps):
+        elif self._pace.save_due(now, steps) and not (self._settings.stop_on_mismatch and self._proof is not None):
             self._save(course, at)
 
     def _save(self, course: Course, at: int | None) -> None:
@@ -247,6 +288,13 @@ class Driver:
             self.keeper.save(course, at, None if at is None else self._top)
         finally:
             self._reporter.saving(False)
+        if self._unsaved is not None:
+            self._untracked, self._unsaved = self._unsaved.names(), None
+            if self._untracked:
+                say(
+                    f"changed by training, but in no checkpoint: {', '.join(self._untracked)}",
+                    "Track them (run.track), or a later leg begins with new ones.",
+                )
         now = time.monotonic()
         self._pace.saved(now, now - began)
         self._buckets["save"] += now - began
@@ -255,12 +303,66 @@ class Driver:
             say(f"saved step {course.step} in {now - began:.2f} s")
         self._report(course, ProgressState.RUNNING)
 
-    def _leave(self, course: Course, at: int | None, why: str) -> NoReturn:
+    def _leave(self, course: Course, at: int | None, why: str, *, replay: bool = True) -> None:
+        """Save, and leave; if there is time, some steps later, which the next leg compares with its own."""
         self._save(course, at)
-        self._left = self._stop.exit_code
         self._report(course, ProgressState.LEFT)
         say(f"leaving at step {course.step} ({why}); its checkpoint is saved")
+        if not replay or not self._settings.replay_s or self._stop.exit_code or self.keeper.saved is None:
+            self._go()
+        record = Record(self.keeper.saved.sha256, environment=describe(self._device))
+        until = time.monotonic() + self._settings.replay_s
+        self._replay = Replay(self._settings.working, record, until)
+        self._proof, self._tracer, self._replaying = None, Tracer(), time.monotonic()
+
+    def _end_replay(self, replay: Replay, at: int | None) -> NoReturn:
+        steps = replay.finish(at, self.keeper.digests())
+        say(f"replayed {steps} steps, for the next leg to compare")
+        self._go()
+
+    def _go(self) -> NoReturn:
+        self._left = self._stop.exit_code
         raise SystemExit(self._left)
+
+    # The proof that the resume was exact
+
+    def _begin_proof(self, restored: Checkpoint) -> Proof:
+        record = Record.read(output_of(restored), restored.sha256) or Record(restored.sha256)
+        bitwise = self._device.type != "cuda" or self._settings.deterministic
+        return Proof(record, describe(self._device), bitwise=bitwise, changed=self.keeper.changed)
+
+    def _trace_resume(self) -> None:
+        if self._proof is not None:
+            self._tracer = Tracer()
+
+    def _compare(self, course: Course, at: int | None) -> None:
+        """Compare the state, once the steps are; say how it came out.
+
+        Raises:
+            KgoError: It came out otherwise, and training must not go on then.
+        """
+        proof = self._proof
+        if proof is None:
+            return
+        if self._tracer is not None and proof.due(course.step, at):
+            proof.state(self.keeper.digests())
+        self._resume = proof.result
+        if not proof.over:
+            return
+        self._proof = self._tracer = None
+        if not self._resume.mismatch:
+            if not self._resume.recorded:
+                return  # the loaded state is the saved one; more isn't known
+            how = "bitwise" if self._resume.bitwise else f"within {TOLERANCE:.0%}"
+            say(f"resume verified {self._resume.agreed}/{self._resume.recorded} {how}")
+        elif not self._settings.stop_on_mismatch:
+            say(f"this leg doesn't go on exactly: {self._resume.mismatch}")
+        else:
+            self._resume = replace(self._resume, stopped=True)
+            raise KgoError(
+                f"this leg doesn't go on exactly: {self._resume.mismatch}",
+                hint='checkpoint.on_mismatch = "warn" goes on regardless.',
+            )
 
     def _stay_left(self) -> None:
         """Training code that swallows SystemExit must not train on behind the last checkpoint."""
@@ -270,11 +372,15 @@ class Driver:
     def _report(self, course: Course, state: ProgressState) -> None:
         now = time.monotonic()
         loss = None if self._loss is None else number("loss", self._loss)
-        self._buckets["train"] = now - self._pace.started - self._buckets["save"]
+        step = course.step
+        if self._replay is not None:  # these steps count for nothing
+            state, step = ProgressState.LEFT, self.keeper.saved_step or 0
+            self._buckets["replay"] = now - self._replaying
+        self._buckets["train"] = now - self._pace.started - self._buckets["save"] - self._buckets["replay"]
         self._reporter.write(
             Progress(
                 state=state,
-                step=course.step,
+                step=step,
                 target_step=course.target_step() or self._likely_target(course),
                 epoch=course.current_epoch,
                 saved_step=self.keeper.saved_step,
@@ -283,6 +389,8 @@ class Driver:
                 loss=loss if loss is not None and math.isfinite(loss) else None,
                 buckets=dict(self._buckets),
                 environment=describe(self._device),
+                resume=self._resume,
+                untracked=self._untracked,
             ),
             now,
         )

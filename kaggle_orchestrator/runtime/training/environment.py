@@ -35,11 +35,20 @@ def enforce_threads(recorded: Mapping[str, str | int]) -> None:
         torch.set_num_threads(threads)
 
 
+def differences(recorded: Mapping[str, str | int], here: Mapping[str, str | int]) -> list[str]:
+    """Which causes of a bitwise difference there are, in words."""
+    names = {THREADS: "number of threads", **_NAMES}
+    return [
+        f"{name} is {here[key]}, it was {recorded[key]}"
+        for key, name in names.items()
+        if key in recorded and recorded[key] != here[key]
+    ]
+
+
 def name_differences(recorded: Mapping[str, str | int], here: Mapping[str, str | int]) -> None:
     """Say which causes of a bitwise difference can't be removed; the training goes on all the same."""
-    for key, name in _NAMES.items():
-        if key in recorded and recorded[key] != here[key]:
-            say(f"{name} is {here[key]}, the checkpoint's is {recorded[key]}: the last bits may come out different")
+    for difference in differences(recorded, here):
+        say(f"{difference}: the last bits may come out different")
 
 
 def be_deterministic() -> None:

@@ -6,6 +6,7 @@ file. What never is: the deadline, which belongs to a leg.
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,6 +36,8 @@ class Keeper:
         best: The best value and its weights.
         metrics: The metrics file.
         restored: The checkpoint that this process goes on from, or None.
+        changed: Objects whose state after loading wasn't the saved one.
+        saved: The newest checkpoint that this process wrote, or None.
         saved_step: Step of the newest checkpoint, or None.
     """
 
@@ -49,6 +52,8 @@ class Keeper:
         self.best = Best(settings.working / BEST)
         self.metrics = Metrics(settings.working / METRICS)
         self.restored: Checkpoint | None = None
+        self.changed: list[str] = []
+        self.saved: Checkpoint | None = None
         self.saved_step: int | None = None
 
     def find(self) -> None:
@@ -102,7 +107,7 @@ class Keeper:
         for name in document["objects"]:
             self.tracked.load(name, load_state(self.restored, name))
             if state_digest(self.tracked.state(name), name) != self.restored.manifest.digests.get(name):
-                say(f"{name}: its state after loading isn't the saved one, so the training won't be exact")
+                self.changed.append(name)
         for loader, state in zip(self.loaders, document["loaders"], strict=True):
             loader.restore(state, mid_body=document["at"] is not None)
         course.step, course.epoch = document["step"], document["epoch"]
@@ -126,8 +131,7 @@ class Keeper:
         """
         random = {"now": rng.capture()} | ({"body": dict(body)} if body is not None else {})
         names = self.tracked.names()
-        positions = [loader.state() for loader in self.loaders]
-        best = None if self.best.record is None else asdict(self.best.record)
+        positions, best = self._positions(), self._best()
         document = {
             "seed": self._seed,
             "loop": course.loop,
@@ -140,7 +144,7 @@ class Keeper:
             "best": best,
             "metrics_lines": self.metrics.lines,
         }
-        self._store.write(
+        self.saved = self._store.write(
             Snapshot(
                 step=course.step,
                 epoch=course.current_epoch,
@@ -153,6 +157,18 @@ class Keeper:
             )
         )
         self.saved_step = course.step
+
+    def digests(self) -> dict[str, str]:
+        """Digests of the whole state at this moment, by name."""
+        states = {name: self.tracked.state(name) for name in self.tracked.names()}
+        states |= {"rng": rng.capture(), "loader": self._positions(), "best": self._best()}
+        return {name: state_digest(state, name) for name, state in states.items()}
+
+    def _positions(self) -> list[dict[str, Any]]:
+        return [loader.state() for loader in self.loaders]
+
+    def _best(self) -> dict[str, Any] | None:
+        return None if self.best.record is None else asdict(self.best.record)
 
     def has_checkpoint(self, step: int) -> bool:
         """Whether this output holds a checkpoint of that step."""
@@ -167,7 +183,7 @@ class Keeper:
 
     def _restore_files(self, checkpoint: Checkpoint, document: Mapping[str, Any]) -> None:
         """Carry metrics and best weights over from the output that the checkpoint lies in."""
-        output = checkpoint.folder.parent.parent
+        output = output_of(checkpoint)
         if not self.metrics.open(output / METRICS, lines=document["metrics_lines"], step=document["step"]):
             say(f"{output / METRICS} doesn't hold all metrics up to step {document['step']}")
         best = None if document["best"] is None else Record(**document["best"])
@@ -190,6 +206,11 @@ class Keeper:
                     hint="Go on with the same data and batch size, or from a checkpoint between two epochs.",
                 )
             say(f"{change}: the training won't be exact")
+
+
+def output_of(checkpoint: Checkpoint) -> Path:
+    """The output that a checkpoint lies in."""
+    return checkpoint.folder.parent.parent
 
 
 class Arrival:

@@ -30,6 +30,9 @@ class Gate(Protocol):
     def between_batches(self, loader: "Loader", left: int) -> None:
         """All of the body of the last batch has run, the next isn't fetched; ``left`` batches are left."""
 
+    def given(self, loader: "Loader", pass_: int, indices: object, batch: object) -> None:
+        """A batch is given out."""
+
     def arrived(self, loader: "Loader") -> None:
         """A pass goes on at the position of the checkpoint."""
 
@@ -212,6 +215,7 @@ class Loader:
                 if here.delivered == len(batches):
                     return
                 batch = next(made)
+                self._gate.given(self, number, batches[here.delivered], batch)
                 here.delivered += 1
                 yield batch
                 if self.open_pass is not here:

@@ -29,6 +29,8 @@ class Settings:
         keep: Number of checkpoints kept.
         save_every_s: Seconds between saves, or None for automatic.
         deterministic: Whether GPU algorithms must be deterministic.
+        replay_s: Seconds behind the last save that steps for the next leg's comparison may take; None: no steps.
+        stop_on_mismatch: Whether training stops where it doesn't go on exactly.
         token: Token of the attempt; empty outside a chain.
         params: ``train.params``.
         kaggle_root: Folder that holds ``input``, or None where there is none.
@@ -43,6 +45,8 @@ class Settings:
     keep: int = MIN_KEEP
     save_every_s: float | None = None
     deterministic: bool = False
+    replay_s: float | None = None
+    stop_on_mismatch: bool = False
     token: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     kaggle_root: Path | None = None
@@ -77,6 +81,8 @@ class Settings:
             keep=MIN_KEEP if keep is None else max(MIN_KEEP, int(keep)),
             save_every_s=_number(environ, Variable.SAVE_EVERY),
             deterministic=environ.get(Variable.DETERMINISTIC) == "1",
+            replay_s=_number(environ, Variable.REPLAY),
+            stop_on_mismatch=environ.get(Variable.ON_MISMATCH) == "stop",
             token=environ.get(Variable.TOKEN, ""),
             params=_params(environ) if Variable.PARAMS in environ else toml.params,
             kaggle_root=Path(root) if root else KAGGLE_ROOT if KAGGLE_ROOT.is_dir() else None,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
+from torch.optim import Optimizer
 
 from kaggle_orchestrator.protocol import KgoError
 
@@ -60,6 +61,14 @@ class Tracked:
     def names(self) -> tuple[str, ...]:
         """The names, in order."""
         return tuple(self._objects)
+
+    def objects(self) -> tuple[Stateful, ...]:
+        """The objects, in order."""
+        return tuple(self._objects.values())
+
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """Those that are optimizers."""
+        return tuple(o for o in self._objects.values() if isinstance(o, Optimizer))
 
     def state(self, name: str) -> Any:
         """The state of one object; its tensors are the object's own."""

@@ -4,11 +4,12 @@ import signal
 
 import pytest
 
-from kaggle_orchestrator.protocol import Outcome, Progress, ProgressState
+from kaggle_orchestrator.protocol import Outcome, Progress, ProgressState, ResumeCheck
 from kaggle_orchestrator.runtime.supervisor.verdict import EndedBy, Facts, judge
 
 DONE = Progress(ProgressState.DONE, 30, saved_step=30)
 LEFT = Progress(ProgressState.LEFT, 20, saved_step=20)
+NOT_EXACT = Progress(ProgressState.RUNNING, 12, resume=ResumeCheck(1, 9, mismatch="at step 11 …", stopped=True))
 RUNNING = Progress(ProgressState.RUNNING, 20, saved_step=20)
 KILL, TERM = -signal.SIGKILL, -signal.SIGTERM
 
@@ -82,6 +83,7 @@ ROWS = [
         1,
     ),
     (Facts(KILL), Outcome.USER_ERROR, "SIGKILL", 1),
+    (Facts(1, progress=NOT_EXACT), Outcome.RESUME_MISMATCH, "not exact", 1),
     (Facts(-signal.SIGSEGV), Outcome.USER_ERROR, "SIGSEGV", 1),
 ]
 

@@ -21,6 +21,9 @@ class Gate:
 
     def between_batches(self, loader: Loader, left: int) -> None: ...
 
+    def given(self, loader: Loader, pass_: int, indices: object, batch: object) -> None:
+        pass
+
     def arrived(self, loader: Loader) -> None: ...
 
 

@@ -213,3 +213,42 @@ def steps(
             if number % 4 == 3:
                 parts.evaluate()
         parts.finish()
+
+
+def losing(what: str, total: int = 14, stop_at: int | None = None, fail_at: int | None = None) -> None:
+    """A training that doesn't keep something that it needs, or (``nothing``) keeps it all."""
+    resumed = Variable.RESUME in os.environ
+    with kgo.start(seed=3) as run:
+        data = Noisy()
+        if resumed and what == "data":
+            data.x += 1e-6
+        train = run.loader(data, batch_size=BATCH, shuffle=not (resumed and what == "samples")).endless()
+        model, frozen, extra = nn.Linear(6, 3), nn.Linear(6, 3), nn.Linear(6, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        beside = torch.optim.AdamW(extra.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(beside, 0.05, total_steps=50)
+        average, total_seen = torch.zeros(6), Total()
+        run.track(model=model, total=total_seen)
+        if what != "momentum":
+            run.track(optimizer=optimizer)
+        if what != "everything":
+            run.track(beside=beside, extra=extra)
+            if what != "rate":
+                run.track(schedule=schedule)
+        for _ in run.steps(total):
+            x, y, _ids = next(train)
+            loss = nn.functional.cross_entropy(model(x + 0 * frozen(x).sum()), y)
+            if what == "numbers" and resumed:
+                loss = loss * 1.001
+            for each in (optimizer, beside):
+                each.zero_grad()
+            (loss + extra(x).square().mean()).backward()
+            for each in (optimizer, beside):
+                each.step()
+            average = 0.9 * average + x.mean(0) if what == "average" else average
+            total_seen.seen += float(average.sum())
+            schedule.step()
+            run.step(loss=loss)
+            interrupt(run, stop_at=stop_at, kill_at=None)
+            if run.global_step == fail_at:
+                raise ValueError("in a step that is replayed")
