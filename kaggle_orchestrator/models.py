@@ -97,6 +97,13 @@ class Accelerator:
     gpus: int
 
 
+class KernelType(StrEnum):
+    """What a kernel's source is."""
+
+    SCRIPT = "script"
+    NOTEBOOK = "notebook"
+
+
 @dataclass(frozen=True, slots=True)
 class PushRequest:
     """All that a push says. Sources are ``owner/slug`` names (competitions: a slug).
@@ -108,7 +115,7 @@ class PushRequest:
     ref: KernelRef
     title: str
     source: str
-    kernel_type: str = "script"
+    kernel_type: KernelType = KernelType.SCRIPT
     language: str = "python"
     private: bool = True
     internet: bool = False

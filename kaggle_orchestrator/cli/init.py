@@ -15,7 +15,8 @@ from kaggle_orchestrator.experiment.scaffold import Starter, scaffold
     type=click.Choice([s.value for s in Starter]),
     default=Starter.SCRIPT.value,
     show_default=True,
-    help="script: a small training in one file. digits: handwritten digits, data included.",
+    help="script: a small training in one file. notebook: the same as a notebook with its curves. pytorch: an image "
+    "classifier from settings alone. digits: handwritten digits, data included.",
 )
 def command(folder: Path, starter: str) -> None:
     """Write a kgo.toml and the code it names into DIR. Nothing is overwritten."""

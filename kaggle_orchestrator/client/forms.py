@@ -26,7 +26,7 @@ def save_request(push: PushRequest) -> Any:
     request.new_title = push.title
     request.text = push.source
     request.language = push.language
-    request.kernel_type = push.kernel_type
+    request.kernel_type = push.kernel_type.value
     request.is_private = push.private
     request.enable_internet = push.internet  # always sent: Kaggle's default and the client's differ
     request.enable_gpu = push.machine_shape is not None

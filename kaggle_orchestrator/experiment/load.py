@@ -22,6 +22,7 @@ from kaggle_orchestrator.experiment.model import (
 from kaggle_orchestrator.experiment.rules import Rules
 from kaggle_orchestrator.experiment.schema import ChainTable, Document
 from kaggle_orchestrator.experiment.selection import select
+from kaggle_orchestrator.experiment.template import ENTRY
 from kaggle_orchestrator.experiment.wording import dotted, fault_of, without
 
 FILE = "kgo.toml"
@@ -121,7 +122,8 @@ def _experiment(document: Document, root: Path, file: str) -> Experiment:
             docker_image=kernel.docker_image,
         ),
         train=TrainConfig(
-            entry=train.entry or "",
+            entry=train.entry or ENTRY,
+            brought=train.entry is None,
             args=tuple(train.args),
             include=None if train.include is None else tuple(train.include),
             exclude=tuple(train.exclude),

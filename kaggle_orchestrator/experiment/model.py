@@ -33,9 +33,10 @@ class KernelConfig:
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
     """``[train]``. ``entry`` and the globs are POSIX paths below the experiment's folder; ``include`` None means
-    what git tracks (without git: all but the deny-list)."""
+    what git tracks (without git: all but the deny-list). ``brought``: the entry is the template's own."""
 
     entry: str
+    brought: bool = False
     args: tuple[str, ...] = ()
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()

@@ -14,12 +14,19 @@ from kaggle_orchestrator.errors import Fault
 from kaggle_orchestrator.experiment.names import file_at, text_of
 from kaggle_orchestrator.experiment.params import UnknownParameter, substitute
 from kaggle_orchestrator.experiment.schema import Document
-from kaggle_orchestrator.experiment.shipped import shipped
+from kaggle_orchestrator.experiment.template import (
+    ENTRY,
+    NOTEBOOK,
+    SCRIPT,
+    entry_file,
+    is_own,
+    known_templates,
+    source_file,
+    template_folder,
+)
 from kaggle_orchestrator.experiment.values import format_duration, shown
 
-LATER_TEMPLATES = ("notebook", "pytorch", "lightning", "transformers", "keras")
-TEMPLATE_FILE = "kernel.py.jinja"
-"""The one file that a template's folder must hold."""
+LATER_TEMPLATES = ("lightning", "transformers", "keras")
 
 
 class Rules:
@@ -63,11 +70,10 @@ class Rules:
     def _template(self, name: str) -> Iterator[Fault]:
         if name in LATER_TEMPLATES:
             yield Fault("kernel.template", f'{shown(name)} is not yet supported; use "script"')
-        elif "/" in name or name.startswith("."):
-            if not (file_at(self.root, name) / TEMPLATE_FILE).is_file():
-                yield Fault("kernel.template", f"there is no {name.rstrip('/')}/{TEMPLATE_FILE}")
-        elif "\\" in name or not (shipped("kernel_templates") / name / TEMPLATE_FILE).is_file():
-            known = sorted(p.parent.name for p in shipped("kernel_templates").glob(f"*/{TEMPLATE_FILE}"))
+        elif is_own(name):
+            if source_file(template_folder(self.root, name)) is None:
+                yield Fault("kernel.template", f"there is no {SCRIPT} or {NOTEBOOK} in {name.rstrip('/')}/")
+        elif name not in (known := known_templates()):
             close = get_close_matches(name, known, n=1)
             guess = f"; did you mean {shown(close[0])}?" if close else ""
             yield Fault(
@@ -78,8 +84,7 @@ class Rules:
     def _entry(self) -> Iterator[Fault]:
         entry = self.document.train.entry
         if entry is None:
-            if not self.is_wrong("train.entry"):
-                yield Fault("train.entry", 'missing: the script that trains, such as "train.py"')
+            yield from self._brought()
             return
         file = file_at(self.root, entry)
         if file.is_dir():
@@ -90,6 +95,20 @@ class Rules:
             yield Fault("train.entry", f"{entry} is a notebook; notebooks are not yet supported")
         elif file.suffix != ".py":
             yield Fault("train.entry", f"expected a Python script (.py), got {entry}")
+
+    def _brought(self) -> Iterator[Fault]:
+        """Without an entry the template's own is what trains."""
+        if self.is_wrong("train.entry", "kernel.template"):
+            return
+        template = self.document.kernel.template
+        if entry_file(template_folder(self.root, template)) is None:
+            yield Fault("train.entry", 'missing: the script that trains, such as "train.py"')
+        elif file_at(self.root, ENTRY).exists():
+            yield Fault(
+                "train.entry",
+                f"missing: the template {shown(template)} brings a {ENTRY}, and there is one here, too; "
+                f"name yours, or rename it",
+            )
 
     def _closest(self, entry: str) -> str:
         folder = file_at(self.root, entry).parent

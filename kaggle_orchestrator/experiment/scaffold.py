@@ -9,6 +9,7 @@ from slugify import slugify
 from kaggle_orchestrator.errors import UsageError
 from kaggle_orchestrator.experiment.selection import WRITTEN_BY_TRAINING, never_travels
 from kaggle_orchestrator.experiment.shipped import shipped
+from kaggle_orchestrator.experiment.template import entry_file
 
 _IGNORED = (".kgo/", "outputs/", *(f"/{name}/" for name in WRITTEN_BY_TRAINING))
 
@@ -18,6 +19,10 @@ class Starter(StrEnum):
 
     SCRIPT = "script"
     """A complete small training in one file."""
+    NOTEBOOK = "notebook"
+    """The same, pushed as a notebook that ends with its curves."""
+    PYTORCH = "pytorch"
+    """An image classifier from settings alone."""
     DIGITS = "digits"
     """The handwritten digits of ``examples/``, data included."""
 
@@ -31,7 +36,7 @@ def scaffold(folder: Path, starter: Starter) -> list[Path]:
     Raises:
         UsageError: One of them exists, or the folder can't be written.
     """
-    contents = _digits() if starter is Starter.DIGITS else _script(folder)
+    contents = _digits() if starter is Starter.DIGITS else _written(folder, starter)
     contents.setdefault(".gitignore", "".join(f"{line}\n" for line in _IGNORED).encode())
     if (folder / ".gitignore").exists():
         del contents[".gitignore"]
@@ -55,9 +60,16 @@ def scaffold(folder: Path, starter: Starter) -> list[Path]:
     return sorted(folder / path for path in contents)
 
 
-def _script(folder: Path) -> dict[str, bytes]:
-    starter = files("kaggle_orchestrator.experiment").joinpath("starters", "script")
-    contents = {p.name.removesuffix(".txt"): p.read_bytes() for p in starter.iterdir() if p.name.endswith(".txt")}
+def _written(folder: Path, starter: Starter) -> dict[str, bytes]:
+    """A starter of ``starters/``: what it doesn't have of its own is the script's, unless its template brings it."""
+    home = files("kaggle_orchestrator.experiment").joinpath("starters")
+    names = [starter.value] if entry_file(shipped("kernel_templates") / starter.value) else ["script", starter.value]
+    contents = {
+        p.name.removesuffix(".txt"): p.read_bytes()
+        for name in names
+        for p in home.joinpath(name).iterdir()
+        if p.name.endswith(".txt")
+    }
     contents["kgo.toml"] = contents["kgo.toml"].replace(b"@SLUG@", _slug(folder).encode())
     return contents
 

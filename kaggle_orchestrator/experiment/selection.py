@@ -17,6 +17,7 @@ from kaggle_orchestrator.errors import ConfigError, Fault
 from kaggle_orchestrator.experiment.git import GitFiles, GitTrouble, git_files
 from kaggle_orchestrator.experiment.model import Experiment
 from kaggle_orchestrator.experiment.names import file_at, text_of
+from kaggle_orchestrator.experiment.template import template_folder
 from kaggle_orchestrator.experiment.values import shown
 from kaggle_orchestrator.protocol import LEG_RESULT
 from kaggle_orchestrator.protocol.globs import matches
@@ -83,13 +84,13 @@ CLUTTER_BESIDE_THE_FILE = ("outputs", "venv")
 WRITTEN_BY_TRAINING = ("checkpoints", "best", "final", "kgo")
 """Folders that a training on this machine writes, beside ``kgo.toml`` or beside the entry."""
 
-RENDERED = "kgo_kernel.py"
+RENDERED, RENDERED_NOTEBOOK = "kgo_kernel.py", "kgo_kernel.ipynb"
 """Name of the code file in a folder that ``kgo render`` wrote."""
 
 _ENVIRONMENT = "pyvenv.cfg"
 """Marks a virtual environment, whatever its name."""
 
-_NOT_CODE = (RENDERED, _ENVIRONMENT, LEG_RESULT)
+_NOT_CODE = (RENDERED, RENDERED_NOTEBOOK, _ENVIRONMENT, LEG_RESULT)
 """Each marks the folder that it lies in as something else than code: a rendered kernel, an environment, a pulled
 output."""
 
@@ -157,9 +158,11 @@ class _Selector:
         except GitTrouble as trouble:
             self._fault("train.include", trouble.message)
             candidates = []
-        for path in sorted({*candidates, entry} - {self.experiment.file}):
+        for path in sorted({*candidates, *([] if self.train.brought else [entry])} - {self.experiment.file}):
             if path == entry or not matches(path, self.train.exclude):
                 self._take(path)
+        if self.train.brought:
+            self.result.files[entry] = template_folder(self.root, self.experiment.kernel.template) / entry
         if entry not in self.result.files and not self.result.faults:
             self._fault("train.entry", f"{entry} is on the list of what never travels: rename or move it")
         return self.result

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from kaggle_orchestrator.errors import RenderError
-from kaggle_orchestrator.experiment.selection import RENDERED
-from kaggle_orchestrator.models import PushRequest
+from kaggle_orchestrator.experiment.selection import RENDERED, RENDERED_NOTEBOOK
+from kaggle_orchestrator.models import KernelType, PushRequest
 from kaggle_orchestrator.protocol import parse_header, write_atomic
 
 METADATA = "kernel-metadata.json"
@@ -16,7 +16,7 @@ def metadata(request: PushRequest) -> dict[str, object]:
     document: dict[str, object] = {
         "id": str(request.ref),
         "title": request.title,
-        "code_file": RENDERED,
+        "code_file": code_file(request),
         "language": request.language,
         "kernel_type": request.kernel_type,
         "is_private": request.private,
@@ -34,13 +34,18 @@ def metadata(request: PushRequest) -> dict[str, object]:
     return document
 
 
+def code_file(request: PushRequest) -> str:
+    """Name of the code file; Kaggle wants a notebook's to end in ``.ipynb``."""
+    return RENDERED_NOTEBOOK if request.kernel_type is KernelType.NOTEBOOK else RENDERED
+
+
 def write_folder(request: PushRequest, folder: Path) -> tuple[Path, Path]:
     """Write the metadata and the code file; returns their paths.
 
     Raises:
         RenderError: The folder can't be written, or holds files of those names that aren't a rendered kernel.
     """
-    meta, code = folder / METADATA, folder / RENDERED
+    meta, code = folder / METADATA, folder / code_file(request)
     try:
         if _is_foreign(meta, code):
             raise RenderError(

@@ -5,6 +5,7 @@ The user's files and words reach the kernel as data in the bundle, never as temp
 
 import base64
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,7 @@ def render(experiment: Experiment, attempt: AttemptSpec) -> PushRequest:
     timeout = None if attempt.session_limit_s >= MAX_SESSION_S else max(1, int(attempt.session_limit_s))
     limit = float(MAX_SESSION_S if timeout is None else timeout)
     archive = pack(_plan(experiment, attempt, kernels, limit), members)
-    source = expand(
+    source, kernel_type = expand(
         experiment,
         {
             "header": attempt.header,
@@ -129,6 +130,7 @@ def render(experiment: Experiment, attempt: AttemptSpec) -> PushRequest:
         ref=attempt.kernel,
         title=attempt.title,
         source=source,
+        kernel_type=kernel_type,
         private=kernel.private,
         internet=kernel.internet,
         machine_shape=kernel.accelerator.machine_shape,
@@ -147,7 +149,7 @@ def bundle_of(source: str) -> dict[str, Member]:
     Raises:
         RenderError: The source isn't a rendered kernel, or is damaged.
     """
-    match = _BUNDLE.search(source)
+    match = _BUNDLE.search(_code(source))
     if not match:
         raise RenderError("The source holds no bundle.")
     archive = base64.b64decode(match[2])
@@ -205,9 +207,27 @@ def _check(source: str, files: dict[str, Path]) -> None:
         raise RenderError("The template leaves out the header.", hint="Its first line is {{ header_line }}.")
     bundle_of(source)
     try:
-        compile(source, "<kernel>", "exec", dont_inherit=True)
+        compile(_code(source), "<kernel>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise RenderError(f"The template doesn't make valid Python: {error}.") from error
+
+
+def _code(source: str) -> str:
+    """The Python in a kernel's source: all of a script, the code cells of a notebook one below the other.
+
+    Raises:
+        RenderError: It's a notebook that Kaggle wouldn't take.
+    """
+    if not source.lstrip().startswith("{"):
+        return source
+    try:
+        notebook = json.loads(source)
+        cells = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        if not notebook["metadata"]["kernelspec"]["name"] or not all(isinstance(cell, str) for cell in cells):
+            raise TypeError("a cell's source isn't one string, or there is no kernelspec")
+    except (ValueError, KeyError, TypeError) as error:
+        raise RenderError(f"The template doesn't make a notebook that Kaggle takes: {error}.") from error
+    return "\n".join(cells)
 
 
 def _too_large(what: str, files: dict[str, Path]) -> RenderError:

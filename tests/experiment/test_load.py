@@ -204,7 +204,11 @@ def test_one_wrong_value(tmp_path: Path, old: str, new: str, fault: str) -> None
         ("kernel", 'models = ["google/gemma"]', "kernel.models[0]: expected a model as owner/model/framework/"),
         ("kernel", 'template = "scirpt"', 'kernel.template: no template "scirpt"; did you mean "script"?'),
         ("kernel", 'template = "lightning"', 'kernel.template: "lightning" is not yet supported; use "script"'),
-        ("kernel", 'template = "./mine"', "kernel.template: there is no ./mine/kernel.py.jinja"),
+        (
+            "kernel",
+            'template = "./mine"',
+            "kernel.template: there is no kernel.py.jinja or kernel.ipynb.jinja in ./mine/",
+        ),
         ("kernel", 'docker_image = " "', "kernel.docker_image: must not be empty"),
         (
             "train",

@@ -25,6 +25,21 @@ def test_the_script_starter_is_a_valid_experiment(tmp_path: Path) -> None:
     assert "@SLUG@" not in (folder / "kgo.toml").read_text()
 
 
+def test_the_notebook_starter_is_the_script_s_but_for_its_template(tmp_path: Path) -> None:
+    scaffold(tmp_path / "training", Starter.NOTEBOOK)
+    scaffold(tmp_path / "beside", Starter.SCRIPT)
+    assert (tmp_path / "training/train.py").read_text() == (tmp_path / "beside/train.py").read_text()
+    assert load(tmp_path / "training").kernel.template == "notebook"
+
+
+def test_the_pytorch_starter_needs_no_code_of_its_own(tmp_path: Path) -> None:
+    written = scaffold(tmp_path / "pictures", Starter.PYTORCH)
+    assert [p.name for p in written] == [".gitignore", "kgo.toml"]
+    e = load(tmp_path / "pictures")
+    assert e.train.brought
+    assert list(collect(e).values()) == [shipped("kernel_templates") / "pytorch" / "train.py"]
+
+
 @pytest.mark.parametrize(
     ("name", "slug"), [("a", "a-training"), ("葉", "xie-training"), ("_", "training"), ("x" * 60, "x" * 40)]
 )

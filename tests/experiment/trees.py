@@ -25,9 +25,11 @@ def tree(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
-def experiment(folder: Path, toml: str = MINIMAL, files: Mapping[str, str | bytes] | None = None) -> Experiment:
-    """Write a kgo.toml, a ``train.py`` and more, and load them."""
-    tree(folder, {"kgo.toml": toml, "train.py": "print('training')\n", **(files or {})})
+def experiment(
+    folder: Path, toml: str = MINIMAL, files: Mapping[str, str | bytes] | None = None, *, entry: bool = True
+) -> Experiment:
+    """Write a kgo.toml, a ``train.py`` (if there is to be an entry) and more, and load them."""
+    tree(folder, {"kgo.toml": toml, **({"train.py": "print('training')\n"} if entry else {}), **(files or {})})
     return load(folder)
 
 
