@@ -155,11 +155,29 @@ class WorkerInit:
     def __call__(self, worker: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         info = get_worker_info()
-        maker = getattr(info, "dataset", None)
-        if isinstance(maker, Maker):
-            object.__setattr__(info, "dataset", maker.dataset)
+        theirs = getattr(getattr(info, "dataset", None), "dataset", None)  # ours makes batches of theirs
+        if theirs is not None:
+            object.__setattr__(info, "dataset", theirs)
         if self._init is not None:
             self._init(worker)
+
+
+class Counted:
+    """The batches that are left of a pass of known length; none is made before it is taken."""
+
+    def __init__(self, batches: Sequence[Any], made: Iterator[Any], taken: int) -> None:
+        self._batches, self._made, self._taken = batches, made, taken
+
+    @property
+    def left(self) -> int:
+        """How many."""
+        return len(self._batches) - self._taken
+
+    def take(self) -> tuple[object, Any]:
+        """The indices of the next batch, and the batch."""
+        batch = next(self._made)
+        self._taken += 1
+        return self._batches[self._taken - 1], batch
 
 
 class Queue:

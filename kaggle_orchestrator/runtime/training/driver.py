@@ -398,6 +398,6 @@ class Driver:
     def _likely_target(self, course: Course) -> int | None:
         """In the first epoch: a step for each batch, as long as the counts agree."""
         for loader in self.keeper.loaders:
-            if loader.open_pass is not None and loader.position == course.step:
-                return len(loader) * course.total
+            if loader.batches is not None and loader.open_pass is not None and loader.position == course.step:
+                return loader.batches * course.total
         return None

@@ -197,15 +197,24 @@ class Keeper:
                 hint=f"Is it another training's? To start from the beginning, move {self._store.folder} away.",
             )
         for number, (loader, state) in enumerate(zip(self.loaders, stored, strict=True)):
-            if len(loader) == state["batches"]:
+            here, there = (
+                _shape(loader.batches, loader.stream_workers),
+                _shape(state["batches"], state["stream_workers"]),
+            )
+            if here == there:
                 continue
-            change = f"loader {number} has {len(loader)} batches a pass, it had {state['batches']}"
+            change = f"loader {number} has {here}, it had {there}"
             if mid_body or state["open"]:
                 raise KgoError(
                     f"{change}, and the checkpoint is in the midst of a pass",
-                    hint="Go on with the same data and batch size, or from a checkpoint between two epochs.",
+                    hint="Go on with the same data, batch size and, of a stream, workers; or from a checkpoint between "
+                    "two epochs.",
                 )
             say(f"{change}: the training won't be exact")
+
+
+def _shape(batches: int | None, stream_workers: int | None) -> str:
+    return f"a stream of {stream_workers} workers" if batches is None else f"{batches} batches a pass"
 
 
 def output_of(checkpoint: Checkpoint) -> Path:

@@ -4,7 +4,7 @@ A pass is one iteration over the data; passes are numbered over the whole traini
 open goes on behind the last batch it gave out, and one that was finished in the current epoch gives out nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,8 +12,18 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from kaggle_orchestrator.protocol import KgoError
-from kaggle_orchestrator.runtime.training.batches import Maker, Order, Place, Queue, Sampled, Shuffled, WorkerInit
+from kaggle_orchestrator.runtime.training.batches import (
+    Counted,
+    Maker,
+    Order,
+    Place,
+    Queue,
+    Sampled,
+    Shuffled,
+    WorkerInit,
+)
 from kaggle_orchestrator.runtime.training.rng import derive
+from kaggle_orchestrator.runtime.training.streams import Stream, StreamMaker
 
 _REFUSED = {
     "sampler": "make a DataLoader with it and hand that to run.loader",
@@ -62,7 +72,12 @@ class Loader:
     """Batches of a data set, exact across legs. Made by ``run.loader``; iterate over it as over a DataLoader."""
 
     def __init__(self, data: Any, place: Place, gate: Gate, options: Mapping[str, Any]) -> None:
-        if isinstance(data, DataLoader):
+        self._order: Order | None = None
+        if isinstance(data, IterableDataset):
+            settings = _from_stream(data, options)
+        elif isinstance(data, DataLoader) and isinstance(data.dataset, IterableDataset):
+            settings = _from_stream_loader(data, options)
+        elif isinstance(data, DataLoader):
             settings, self._order = _from_loader(data, place, options)
         else:
             settings, self._order = _from_data_set(data, place, options)
@@ -80,11 +95,27 @@ class Loader:
         self.open_pass: Pass | None = None
 
     def __len__(self) -> int:
-        """Batches in a pass."""
+        """Batches in a pass.
+
+        Raises:
+            TypeError: It's a stream's, whose length nobody knows.
+        """
+        if self._order is None:
+            raise TypeError("a loader over an IterableDataset has no length")
         return len(self._order)
 
     def __iter__(self) -> Iterator[Any]:
         return self._run_pass(endless=False)
+
+    @property
+    def batches(self) -> int | None:
+        """Batches in a pass, None for a stream."""
+        return None if self._order is None else len(self._order)
+
+    @property
+    def stream_workers(self) -> int | None:
+        """Workers of a stream, on which its order depends; None for other data."""
+        return self._torch.num_workers if self._order is None else None
 
     @property
     def dataset(self) -> Any:
@@ -133,7 +164,8 @@ class Loader:
             number, delivered = pending[0]
             open_ = {"pass": number, "delivered": delivered, "step": True, "carried": True}
         return {
-            "batches": len(self),
+            "batches": self.batches,
+            "stream_workers": self.stream_workers,
             "body_first": self._body_first,
             "next": self._next,
             "finished": list(self._finished),
@@ -176,6 +208,17 @@ class Loader:
     def _made_by_torch(self, settings: dict[str, Any]) -> DataLoader[Any]:
         """A DataLoader whose samples are our batches: workers, pinned memory and prefetching remain torch's."""
         try:
+            if self._order is None:
+                size, drop_last = settings.pop("batch_size"), settings.pop("drop_last")
+                maker = StreamMaker(settings.pop("dataset"), size, drop_last, settings.pop("collate_fn"), self._place)
+                return DataLoader(
+                    maker,
+                    batch_size=None,
+                    collate_fn=_as_it_is,
+                    worker_init_fn=WorkerInit(settings.pop("worker_init_fn", None)),
+                    generator=self._generator,
+                    **settings,
+                )
             return DataLoader(
                 Maker(settings.pop("dataset"), settings.pop("collate_fn"), self._place),
                 batch_size=None,
@@ -195,27 +238,24 @@ class Loader:
         if delivered is None:
             self._finished.append(number)
             return
-        batches = self._order.of(number)
-        if not len(batches):
-            raise KgoError(
-                "a loader has no batch to give out", hint="The data set is empty, or drop_last drops it all."
-            )
+        batches = None if self._order is None else self._order.of(number)
+        if batches is not None and not len(batches):
+            raise KgoError(_EMPTY[0], hint=_EMPTY[1])
         here = Pass(number, delivered, self._body, endless, stepped=resumed)
         self.open_pass = here
         try:
             if resumed:
                 self._gate.arrived(self)
-            self._queue.load(number, batches, delivered)
             # Its own generator: DataLoader would draw the workers' seed from the training's.
             self._generator.manual_seed(derive("workers", self._place.seed, self._place.loader, number))
-            made: Iterator[Any] = iter(self._torch) if delivered < len(batches) else iter(())
+            feed = self._stream(number, delivered) if batches is None else self._counted(number, batches, delivered)
             while True:
-                self._gate.between_batches(self, left=len(batches) - here.delivered)
+                self._gate.between_batches(self, left=feed.left)
                 here.fresh = False
-                if here.delivered == len(batches):
+                if not feed.left:
                     return
-                batch = next(made)
-                self._gate.given(self, number, batches[here.delivered], batch)
+                indices, batch = feed.take()
+                self._gate.given(self, number, indices, batch)
                 here.delivered += 1
                 yield batch
                 if self.open_pass is not here:
@@ -226,44 +266,94 @@ class Loader:
                 if here.stepped and not endless:
                     self._finished.append(number)
 
+    def _counted(self, number: int, batches: Sequence[Any], delivered: int) -> Counted:
+        self._queue.load(number, batches, delivered)
+        return Counted(batches, iter(self._torch) if delivered < len(batches) else iter(()), delivered)
+
+    def _stream(self, number: int, delivered: int) -> Stream:
+        maker: Any = self._torch.dataset
+        maker.pass_ = number
+        stream = Stream(iter(self._torch))
+        for done in range(delivered):
+            if not stream.left:
+                raise KgoError(
+                    f"the data set ends after {done} batches; the checkpoint lies behind {delivered}",
+                    hint="Go on with the same data.",
+                )
+            stream.take()
+        if not stream.left and not delivered:
+            raise KgoError(_EMPTY[0], hint=_EMPTY[1])
+        return stream
+
+
+_EMPTY = "a loader has no batch to give out", "The data set is empty, or drop_last drops it all."
+
+
+def _from_stream(data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    options = dict(given)
+    for name in options:
+        if name in _REFUSED or name in ("shuffle", "persistent_workers"):
+            why = _REFUSED.get(name, "an IterableDataset makes its own order, and its workers anew for each pass")
+            raise KgoError(f"run.loader({name}=…): {why}")
+    size = _batch_size(options.pop("batch_size", None))
+    collate = options.pop("collate_fn", None) or default_collate
+    drop_last = options.pop("drop_last", False)
+    return {"dataset": data, "batch_size": size, "drop_last": drop_last, "collate_fn": collate, **options}
+
+
+def _from_stream_loader(loader: DataLoader[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    if loader.persistent_workers:
+        raise KgoError(
+            "run.loader: persistent_workers doesn't go with an IterableDataset",
+            hint="Its workers are made anew for each pass, so that each has random numbers of its own.",
+        )
+    settings = _kept(loader, given)
+    del settings["persistent_workers"]
+    return {**settings, "batch_size": loader.batch_size, "drop_last": loader.drop_last}
+
+
+def _batch_size(size: object) -> int:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise KgoError(f"run.loader(dataset, batch_size={size!r}): how many samples make a batch?")
+    return size
+
 
 def _from_data_set(data: Any, place: Place, given: Mapping[str, Any]) -> tuple[dict[str, Any], Order]:
     options = dict(given)
     for name in options:
         if name in _REFUSED:
             raise KgoError(f"run.loader({name}=…): {_REFUSED[name]}")
-    if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+    if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise KgoError(
-            f"run.loader: a {type(data).__name__} can't be entered in the middle",
-            hint="Exact resume needs a map-style data set: __len__() and __getitem__(index).",
+            f"run.loader: a {type(data).__name__} is no data set",
+            hint="It needs __len__() and __getitem__(index), or to be an IterableDataset.",
         )
-    size = options.pop("batch_size", None)
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise KgoError(f"run.loader(dataset, batch_size={size!r}): how many samples make a batch?")
+    size = _batch_size(options.pop("batch_size", None))
     order = Shuffled(place, len(data), size, options.pop("shuffle", True), options.pop("drop_last", False))
     collate = options.pop("collate_fn", None) or default_collate
     return {"dataset": data, "collate_fn": collate, **options}, order
 
 
 def _from_loader(loader: DataLoader[Any], place: Place, given: Mapping[str, Any]) -> tuple[dict[str, Any], Order]:
-    if given:
-        raise KgoError(f"run.loader(): {', '.join(given)}: the DataLoader has it already; set it there")
-    if isinstance(loader.dataset, IterableDataset):
-        raise KgoError(
-            "run.loader: an IterableDataset can't be entered in the middle",
-            hint="Exact resume needs a map-style data set: __len__() and __getitem__(index).",
-        )
+    settings = _kept(loader, given)
     try:
         len(loader)
     except TypeError as error:
         raise KgoError(
             f"run.loader: the DataLoader's sampler has no length, so its passes have no end: {error}"
         ) from error
+    return settings, Sampled(place, loader)
+
+
+def _kept(loader: DataLoader[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an existing DataLoader stays as it is."""
+    if given:
+        raise KgoError(f"run.loader(): {', '.join(given)}: the DataLoader has it already; set it there")
     names = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context")
     settings = {name: getattr(loader, name) for name in (*names, "persistent_workers", "dataset", "collate_fn")}
     if loader.num_workers:
         settings["prefetch_factor"] = loader.prefetch_factor
-    return settings, Sampled(place, loader)
+    return settings
 
 
 def _as_it_is(batch: Any) -> Any:

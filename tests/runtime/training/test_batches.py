@@ -199,9 +199,11 @@ class Endless:
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        (Stream(), {}, "a Stream can't be entered in the middle"),
-        (DataLoader(Stream()), {}, "an IterableDataset can't be entered in the middle"),
-        (iter([1]), {}, "list_iterator can't be entered in the middle"),
+        (Stream(), {"batch_size": 0}, "how many samples make a batch"),
+        (Stream(), {"batch_size": 2, "shuffle": True}, "makes its own order"),
+        (DataLoader(Stream()), {"batch_size": 2}, "has it already"),
+        (DataLoader(Stream(), num_workers=1, persistent_workers=True), {}, "persistent_workers doesn't go with"),
+        (iter([1]), {}, "a list_iterator is no data set"),
         (DataLoader(Numbers(), sampler=Endless()), {}, "has no length"),
         (Numbers(), {"batch_size": None}, "batch_size=None"),
         (Numbers(), {"batch_size": 0}, "batch_size=0"),

@@ -83,6 +83,46 @@ def test_cut_in_all_ways_at_random(
         assert_same(expected, *chained.legs)
 
 
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_stopped_at_some_steps(chain: MakeChain, straight: FindStraight, workers: int, existing: bool) -> None:
+    expected = straight("stream", workers=workers, existing=existing)
+    for first in (1, 4) if workers == 0 else (6,):
+        chained = chain("stream", name=str(first), workers=workers, existing=existing)
+        stop_three_times(chained, first)
+        assert_same(expected, *chained.legs)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("way", ["stop_at", "kill_at"])
+def test_a_stream_cut_at_every_step(chain: MakeChain, straight: FindStraight, workers: int, way: str) -> None:
+    expected = straight("stream", workers=workers)
+    for first in range(1, 15):
+        chained = chain("stream", name=str(first), workers=workers)
+        for step in (first, first + 1, None):
+            chained.leg(**{way: step}, environ={Variable.SAVE_EVERY: "0"})
+        assert_same(expected, *chained.legs)
+
+
+def test_the_order_of_a_stream_depends_on_its_workers(chain: MakeChain) -> None:
+    chained = chain("stream")
+    assert chained.leg(stop_at=2).code == 0
+    ended = chained.leg(workers=2)
+    assert ended.code == 1
+    assert "loader 0 has a stream of 2 workers, it had a stream of 0 workers" in ended.log
+    assert "in the midst of a pass" in ended.log
+
+
+def test_a_stream_that_has_become_shorter(chain: MakeChain) -> None:
+    chained = chain("stream")
+    assert chained.leg(stop_at=4).code == 0
+    ended = chained.leg(samples=8)
+    assert ended.code == 1
+    assert "the data set ends after 2 batches; the checkpoint lies behind 4" in ended.log
+
+
 @pytest.mark.parametrize(("training", "total", "legs"), [("epochs", 2, 10), ("steps", 7, 7)])
 def test_a_leg_for_every_step(chain: MakeChain, straight: FindStraight, training: str, total: int, legs: int) -> None:
     """With a deadline that has passed, each leg trains one step and leaves, also behind the last batch of a pass,

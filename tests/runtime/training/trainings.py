@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler, get_worker_info
 
 import kaggle_orchestrator as kgo
 from kaggle_orchestrator.protocol import Variable
@@ -252,3 +252,44 @@ def losing(what: str, total: int = 14, stop_at: int | None = None, fail_at: int 
             interrupt(run, stop_at=stop_at, kill_at=None)
             if run.global_step == fail_at:
                 raise ValueError("in a step that is replayed")
+
+
+class Drawn(IterableDataset[tuple[Tensor, int, int]]):
+    """A stream whose samples are drawn, shared out among its workers."""
+
+    def __init__(self, samples: int = SAMPLES) -> None:
+        self.samples = samples
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int, int]]:
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        shift = torch.randn(6)
+        for index in range(first, self.samples, step):
+            yield torch.randn(6) + shift * random.random(), index % 3, index
+
+
+def stream(
+    total: int = 3,
+    workers: int = 0,
+    stop_at: int | None = None,
+    kill_at: int | None = None,
+    existing: bool = False,
+    samples: int = SAMPLES,
+) -> None:
+    """A loop over epochs of a stream, beside one without an end."""
+    with kgo.start(seed=3) as run:
+        data = Drawn(samples)
+        if existing:
+            train = run.loader(DataLoader(data, batch_size=BATCH, num_workers=workers))
+        else:
+            train = run.loader(data, batch_size=BATCH, num_workers=workers)
+        beside = run.loader(Drawn(8), batch_size=3, drop_last=True).endless()
+        parts = Parts(run, 50)
+        for _ in run.epochs(total):
+            scale = 1 + 0.1 * torch.rand(1).item()
+            for x, y, ids in train:
+                other, _, more = next(beside)
+                parts.train(x + other.mean(), y, torch.cat([ids, more]), scale)
+                interrupt(run, stop_at=stop_at, kill_at=kill_at)
+            parts.evaluate()
+        parts.finish()
