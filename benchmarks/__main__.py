@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import pull, startup
+from benchmarks import goodput, pull, startup
 
-BENCHMARKS = {"startup": startup.main, "pull": pull.main}
+BENCHMARKS = {"startup": startup.main, "pull": pull.main, "goodput": goodput.main}
 
 if __name__ == "__main__":
     kept = [BENCHMARKS[name]() for name in sys.argv[1:] or BENCHMARKS]

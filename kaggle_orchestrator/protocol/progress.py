@@ -62,7 +62,8 @@ class Progress:
         save_s: Seconds that the slowest save took, 0 if none.
         step_s: Seconds of the slowest recent step, evaluation and data wait included.
         loss: The last loss, if it was given.
-        buckets: Seconds by kind so far: ``restore``, ``save``, ``train``, ``replay``.
+        buckets: Seconds by kind so far: ``restore``, ``data`` (waiting for batches), ``train``,
+            ``save``, ``replay``.
         environment: Library versions, threads, CPU capability, device.
         resume: How the resume compares with the leg before; None where there is nothing to compare.
         untracked: Objects that training changes and no checkpoint holds.

@@ -75,7 +75,7 @@ class LegResult:
         resumed_from: The checkpoint restored at the start, or None.
         outputs: Digest of every output but this file, by path.
         environment: Versions, CPU, threads, GPUs.
-        buckets: Seconds by kind: ``start, restore, train, save, replay, verify, tail``.
+        buckets: Seconds by kind: ``start, restore, data, train, save, replay, verify, tail``.
         resume: How its first steps compare with the ones that the leg before replayed, or None.
         untracked: Objects that training changes and no checkpoint holds.
         started_at, ended_at: Seconds since the epoch.

@@ -215,14 +215,12 @@ class Leg:
     def _share_out(self, watch: Watch, wall_s: float) -> None:
         """Training's wall time into the buckets it told of; what is left over is its start: imports, mostly."""
         told = (watch.progress.buckets or {}) if watch.progress else {}
-        save_s, restore_s, replay_s = (told.get(name, 0.0) for name in ("save", "restore", "replay"))
-        train_s = told.get("train", wall_s - save_s - restore_s - replay_s)
+        others = {name: told.get(name, 0.0) for name in ("restore", "data", "save", "replay")}
+        train_s = told.get("train", wall_s - sum(others.values()))
         buckets = self.report.buckets
-        buckets["restore"] = buckets.get("restore", 0.0) + restore_s
-        buckets["save"] = save_s
-        buckets["train"] = max(0.0, train_s)
-        buckets["replay"] = replay_s
-        buckets["start"] += max(0.0, wall_s - train_s - save_s - restore_s - replay_s)
+        for name, spent in {**others, "train": max(0.0, train_s)}.items():
+            buckets[name] = buckets.get(name, 0.0) + spent
+        buckets["start"] += max(0.0, wall_s - train_s - sum(others.values()))
 
     def _settle(self) -> None:
         """Verify and prune the checkpoints, once."""

@@ -61,7 +61,8 @@ class Driver:
         self._unsaved: Untracked | None = None
         self._untracked: tuple[str, ...] = ()
         self._replaying = 0.0
-        self._buckets = {"restore": 0.0, "save": 0.0, "train": 0.0, "replay": 0.0}
+        self._buckets = dict.fromkeys(("restore", "data", "train", "save", "replay"), 0.0)
+        self._waited_before = 0.0
         self._said_save = -math.inf
         self._said: set[str] = set()
 
@@ -196,6 +197,7 @@ class Driver:
         self.course, self._first_step = course, course.step
         now = time.monotonic()
         self._buckets["restore"] = now - began
+        self._waited_before = self._waited_s()
         self._pace = Pace(self._settings.save_every_s, self._settings.deadline, now)
         self._stop.install()
         if self.keeper.restored is None:
@@ -317,6 +319,8 @@ class Driver:
 
     def _end_replay(self, replay: Replay, at: int | None) -> NoReturn:
         steps = replay.finish(at, self.keeper.digests())
+        if self.course is not None:
+            self._report(self.course, ProgressState.LEFT)
         say(f"replayed {steps} steps, for the next leg to compare")
         self._go()
 
@@ -376,7 +380,10 @@ class Driver:
         if self._replay is not None:  # these steps count for nothing
             state, step = ProgressState.LEFT, self.keeper.saved_step or 0
             self._buckets["replay"] = now - self._replaying
-        self._buckets["train"] = now - self._pace.started - self._buckets["save"] - self._buckets["replay"]
+        else:
+            self._buckets["data"] = self._waited_s() - self._waited_before
+        others = sum(self._buckets[name] for name in ("data", "save", "replay"))
+        self._buckets["train"] = now - self._pace.started - others
         self._reporter.write(
             Progress(
                 state=state,
@@ -394,6 +401,9 @@ class Driver:
             ),
             now,
         )
+
+    def _waited_s(self) -> float:
+        return sum(loader.waited_s for loader in self.keeper.loaders)
 
     def _likely_target(self, course: Course) -> int | None:
         """In the first epoch: a step for each batch, as long as the counts agree."""

@@ -4,6 +4,7 @@ A pass is one iteration over the data; passes are numbered over the whole traini
 open goes on behind the last batch it gave out, and one that was finished in the current epoch gives out nothing.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -69,7 +70,12 @@ class Pass:
 
 
 class Loader:
-    """Batches of a data set, exact across legs. Made by ``run.loader``; iterate over it as over a DataLoader."""
+    """Batches of a data set, exact across legs. Made by ``run.loader``; iterate over it as over a DataLoader.
+
+    Attributes:
+        open_pass: The pass that is under way, or None.
+        waited_s: Seconds that the training has waited for batches.
+    """
 
     def __init__(self, data: Any, place: Place, gate: Gate, options: Mapping[str, Any]) -> None:
         self._order: Order | None = None
@@ -93,6 +99,7 @@ class Loader:
         self._resume: dict[int, int | None] = {}
         self._arrival_next = 0
         self.open_pass: Pass | None = None
+        self.waited_s = 0.0
 
     def __len__(self) -> int:
         """Batches in a pass.
@@ -250,11 +257,16 @@ class Loader:
             self._generator.manual_seed(derive("workers", self._place.seed, self._place.loader, number))
             feed = self._stream(number, delivered) if batches is None else self._counted(number, batches, delivered)
             while True:
-                self._gate.between_batches(self, left=feed.left)
+                asked = time.monotonic()
+                left = feed.left
+                self.waited_s += time.monotonic() - asked
+                self._gate.between_batches(self, left=left)
                 here.fresh = False
-                if not feed.left:
+                if not left:
                     return
+                asked = time.monotonic()
                 indices, batch = feed.take()
+                self.waited_s += time.monotonic() - asked
                 self._gate.given(self, number, indices, batch)
                 here.delivered += 1
                 yield batch

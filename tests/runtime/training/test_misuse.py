@@ -224,7 +224,10 @@ class TestAnotherTraining:
     def test_another_batch_size_between_epochs(self, started: Started, capsys: pytest.CaptureFixture[str]) -> None:
         with started() as run:
             train(run, total=2, batch_size=3)
-        assert "loader 0 has 7 batches a pass, it had 3 batches a pass: the training won't be exact" in capsys.readouterr().out
+        assert (
+            "loader 0 has 7 batches a pass, it had 3 batches a pass: the training won't be exact"
+            in capsys.readouterr().out
+        )
 
     @pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile])
     def test_a_model_behind_a_wrapper_is_the_same_model(self, started: Started, wrap: Any) -> None:
@@ -242,7 +245,10 @@ def test_another_batch_size_in_mid_epoch(started: Started, tmp_path: Path) -> No
     (control / "stop").touch()
     with leaves(), started(control=control) as run:
         train(run)
-    with refused("7 batches a pass, it had 3 batches a pass, and the checkpoint is in the midst of a pass"), started() as run:
+    with (
+        refused("7 batches a pass, it had 3 batches a pass, and the checkpoint is in the midst of a pass"),
+        started() as run,
+    ):
         train(run, batch_size=3)
 
 

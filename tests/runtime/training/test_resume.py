@@ -133,7 +133,7 @@ def test_progress_reports(chain: MakeChain) -> None:
     assert left.save_s > 0
     assert left.step_s > 0
     assert left.buckets is not None
-    assert set(left.buckets) == {"restore", "save", "train", "replay"}
+    assert set(left.buckets) == {"restore", "data", "train", "save", "replay"}
     assert left.environment is not None
     assert left.environment["threads"] == 1
     chained.leg(kill_at=9)
