@@ -19,6 +19,7 @@ TRAININGS = [
     pytest.param("epochs", {"existing": "weighted"}, 15, id="weighted-sampler"),
     pytest.param("phases", {}, 24, id="several-loaders"),
     pytest.param("zipped", {}, 6, id="zip-and-accumulation"),
+    pytest.param("scaled", {}, 6, id="scaler-and-accumulation"),
     pytest.param("steps", {}, 14, id="steps"),
     pytest.param("steps", {"by_hand": True}, 14, id="steps-by-hand"),
 ]

@@ -15,6 +15,7 @@ from tests.runtime.training.legs import Zygote, assert_same
 
 FindStraight = Callable[..., Path]
 TRAINING = "tests.runtime.training.trainings:epochs"
+OTHERS = [("phases", 24), ("zipped", 6), ("scaled", 6), ("steps", 14), ("stream", 15)]
 
 
 def assert_metrics_are_whole(folder: Path, steps: int) -> None:
@@ -50,6 +51,21 @@ def test_killed_at_every_step(zygote: Zygote, tmp_path: Path, straight: FindStra
         assert zygote.run(TRAINING, folder, workers=workers).code == 0
         assert_same(straight("epochs"), folder)
         assert_metrics_are_whole(folder, 15)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("training", "steps"), OTHERS)
+def test_other_trainings_killed_at_every_step(
+    zygote: Zygote, tmp_path: Path, straight: FindStraight, training: str, steps: int
+) -> None:
+    name = f"tests.runtime.training.trainings:{training}"
+    for step in range(1, steps + 1):
+        folder = tmp_path / str(step)
+        for kill_at in (step, min(step + 2, steps)):
+            zygote.run(name, folder, environ={Variable.SAVE_EVERY: "0"}, kill_at=kill_at)
+        assert zygote.run(name, folder).code == 0
+        assert_same(straight(training), folder)
 
 
 def kill_while_saving(folder: Path, delay_s: float) -> Callable[[int], None]:

@@ -149,6 +149,17 @@ def test_a_record_that_is_none_is_passed_over(chain: MakeChain, text: str) -> No
     assert legs.progress.resume == ResumeCheck(0, 0, complete=True)
 
 
+def test_the_record_of_another_checkpoint_is_passed_over(chain: MakeChain) -> None:
+    """As behind a newer checkpoint that was damaged, so that the one before it was restored."""
+    legs = chain("steps")
+    legs.leg(stop_at=3, environ=ON)
+    path = legs.legs[0] / REPLAY
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"checkpoint": "0" * 64}))
+    legs.leg(environ=ON)
+    assert legs.progress.resume == ResumeCheck(0, 0, complete=True)
+
+
 def test_what_training_changes_and_nobody_tracks_is_named_at_the_first_save(chain: MakeChain) -> None:
     legs = chain("losing", what="everything")
     ended = legs.leg(stop_at=3)

@@ -82,6 +82,10 @@ class Parts:
         # Behind run.step on purpose: a save must not come before it.
         self.scheduler.step()
         self.average.update_parameters(self.model)
+        self.record(loss, ids, rate)
+
+    def record(self, loss: Tensor, ids: Tensor, rate: float = 0.0) -> None:
+        """What the step did."""
         self.total.loss += loss.item()
         record = {"step": self.run.global_step, "ids": ids.tolist(), "lr": rate.hex(), "loss": float(loss.item()).hex()}
         with Path(TRACE).open("a") as file:
@@ -293,3 +297,55 @@ def stream(
                 interrupt(run, stop_at=stop_at, kill_at=kill_at)
             parts.evaluate()
         parts.finish()
+
+
+def scaled(total: int = 3, workers: int = 0, stop_at: int | None = None, kill_at: int | None = None) -> None:
+    """Mixed precision with a scaler whose factor changes all the time, and gradients of two batches summed up."""
+    with kgo.start(seed=3) as run:
+        train = run.loader(Noisy(), batch_size=BATCH, num_workers=workers, drop_last=True)
+        parts = Parts(run, total * BATCHES)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4, growth_factor=1.5, growth_interval=2)
+        run.track(scaler=scaler)
+        for _ in run.epochs(total):
+            for x, y, ids in train:
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    loss = nn.functional.cross_entropy(parts.model(x), y)
+                scaler.scale(loss / 2).backward()  # type: ignore[no-untyped-call]
+                if train.position % 2:
+                    continue
+                scaler.step(parts.optimizer)
+                scaler.update()
+                parts.optimizer.zero_grad()
+                run.step(loss=loss, scale=scaler.get_scale())
+                parts.scheduler.step()
+                parts.average.update_parameters(parts.model)
+                parts.record(loss, ids)
+                interrupt(run, stop_at=stop_at, kill_at=kill_at)
+        parts.finish()
+
+
+def on_a_gpu(total: int = 3, stop_at: int | None = None, kill_at: int | None = None) -> None:
+    """Convolutions, dropout and a scaler on the device there is."""
+    with kgo.start(seed=3) as run:
+        train = run.loader(Noisy(64), batch_size=8)
+        model = nn.Sequential(
+            nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.Dropout(0.3), nn.Flatten(), nn.Linear(96, 3),
+        ).to(run.device)  # fmt: skip
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        scaler = torch.amp.GradScaler(run.device.type, growth_interval=2)
+        run.track(model=model, optimizer=optimizer, scaler=scaler)
+        for _ in run.epochs(total):
+            for x, y, ids in train:
+                with torch.autocast(run.device.type):
+                    loss = nn.functional.cross_entropy(model(x.to(run.device)), y.to(run.device))
+                optimizer.zero_grad()
+                scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                scaler.step(optimizer)
+                scaler.update()
+                run.step(loss=loss)
+                record = {"step": run.global_step, "ids": ids.tolist(), "loss": float(loss.item()).hex()}
+                with Path(TRACE).open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+                interrupt(run, stop_at=stop_at, kill_at=kill_at)
+        Path(FINAL).write_text(state_digest(model.state_dict(), "model"))
