@@ -89,7 +89,9 @@ RULES: Mapping[Outcome, Rule] = {
         Turn.PERSON, "Use a smaller batch or model, fewer workers, or gradient accumulation; then run again."
     ),
     Outcome.NO_DATA: Rule(
-        Turn.PERSON, "Check the sources under [kernel]: their names, and that they hold the files; then run again."
+        Turn.PERSON,
+        "Check the sources under [kernel]: their names, and that they hold the files (locally: those that "
+        "`[local] sources` names); then run again.",
     ),
     Outcome.DISK_FULL: Rule(
         Turn.PERSON, "Lower checkpoint.keep, write fewer files to the working folder; then run again."

@@ -144,6 +144,9 @@ def choose(seen: Observation, leg: int | None) -> Attempt:
         ended = [a for a in ended if a.leg == leg]
     best = [a for a in ended if a.outcome is Outcome.DONE] or [a for a in ended if a.gained] or ended
     if not best:
-        what = f"Leg {leg} hasn't" if leg is not None else "No attempt has"
+        newest = max((a.leg for a in seen.attempts), default=0)
+        if leg is not None and leg > newest > 0:
+            raise UsageError(f"There is no leg {leg}: the newest is leg {newest}.", hint="`kgo status` shows them.")
+        what = f"Leg {leg} hasn't" if leg is not None and newest else "No attempt has"
         raise UsageError(f"{what} ended yet: there is nothing to pull.", hint="`kgo status` shows how far it is.")
     return best[-1]

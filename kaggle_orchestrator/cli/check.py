@@ -9,7 +9,7 @@ import click
 
 from kaggle_orchestrator.check import Finding, Report, check
 from kaggle_orchestrator.cli.failure import EXIT_FAILED
-from kaggle_orchestrator.cli.options import exp_argument, json_option, owner_option, print_json
+from kaggle_orchestrator.cli.options import counted, exp_argument, json_option, owner_option, print_json
 from kaggle_orchestrator.errors import ConfigError
 from kaggle_orchestrator.experiment import load
 from kaggle_orchestrator.render import MAX_SOURCE
@@ -69,4 +69,5 @@ def _summary(report: Report) -> str:
     kernel = _kernel(report)
     if kernel is None:
         return "kgo: the kernel can't be rendered"
-    return f"kgo: {kernel['ref']} renders: {kernel['files']} files, {kernel['bytes']:,} bytes of {MAX_SOURCE:,}"
+    files = counted(report.files, "file")
+    return f"kgo: {kernel['ref']} renders: {files}, {kernel['bytes']:,} bytes of {MAX_SOURCE:,}"

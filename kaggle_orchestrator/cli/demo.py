@@ -4,6 +4,7 @@ killed, and the two must end bit for bit the same.
 Whatever isn't as promised is named, and the exit code is 1; it is 3 where the training itself failed.
 """
 
+import importlib.util
 import json
 import shutil
 import time
@@ -20,6 +21,7 @@ from kaggle_orchestrator.cli.chains import steered
 from kaggle_orchestrator.cli.context import home
 from kaggle_orchestrator.cli.display import Display, display_for
 from kaggle_orchestrator.cli.failure import EXIT_FAILED
+from kaggle_orchestrator.cli.options import shown
 from kaggle_orchestrator.cli.pulled import pull_attempt
 from kaggle_orchestrator.errors import ChainError, Damaged, UsageError
 from kaggle_orchestrator.experiment import ChainConfig, Experiment, load
@@ -74,6 +76,11 @@ def command(ctx: click.Context, folder: Path | None) -> None:
 
     No account: everything runs on a local Kaggle of its own, which is stopped at the end. Needs torch.
     """
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(
+            "The demo trains with torch, which isn't installed beside kgo.",
+            hint="From a clone: `pip install '.[torch]'`, or `make demo`, which has an environment of its own.",
+        )
     started = time.monotonic()
     with _stage(folder or home() / "demo") as (stage, kaggle), display_for(("demo",)) as display:
         experiment = _experiment(stage)
@@ -195,7 +202,7 @@ def _print(straight: Ran, chained: Ran, seconds: float) -> None:
     killed = sum(a.outcome is Outcome.KILLED for a in chained.attempts)
     same = "bit for bit the same" if chained.sha256 == straight.sha256 else "NOT the same"
     click.echo(f"chain:         {len(chained.attempts)} sessions, {len(chained.legs)} legs, {killed} killed")
-    click.echo(f"artifacts:     {chained.verified} files, each sha256 checked, in {chained.folder}")
+    click.echo(f"artifacts:     {chained.verified} files, each sha256 checked, in {shown(chained.folder)}")
     click.echo(f"test accuracy: {chained.accuracy:.4f}")
     click.echo(f"{WEIGHTS}, chain:         sha256 {chained.sha256}")
     click.echo(f"{WEIGHTS}, uninterrupted: sha256 {straight.sha256}")

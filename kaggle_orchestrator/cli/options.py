@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +49,18 @@ def echo(text: str, *, err: bool = False) -> None:
     except UnicodeEncodeError:
         text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
     click.echo(text, err=err)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def shown(path: str | Path) -> str:
+    """A path as a person would type it: relative if it lies below the current folder."""
+    with suppress(ValueError, OSError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return str(path)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from kaggle_orchestrator.cli.context import connect, local_option, profile_option
-from kaggle_orchestrator.cli.options import json_option, print_json
+from kaggle_orchestrator.cli.options import counted, json_option, print_json
 from kaggle_orchestrator.cli.pulled import artifact_documents, print_artifacts, pull_attempt
 from kaggle_orchestrator.errors import NotAccessible, UsageError
 from kaggle_orchestrator.models import KernelRef
@@ -37,7 +37,8 @@ def command(
         if found is None:
             raise NotAccessible(f"{ref} isn't there, or isn't this account's.")
         version = found.current_version
-        pulled = pull(kaggle, ref, version, output or Path("outputs"), patterns)
+        wanted = patterns
+        pulled = pull(kaggle, ref, version, output or Path("outputs"), wanted)
     else:
         from kaggle_orchestrator.cli.chains import choose, known
         from kaggle_orchestrator.experiment import load
@@ -47,12 +48,15 @@ def command(
         seen = known(experiment, kaggle).observation
         attempt = choose(seen, leg)
         ref = seen.pair.ref(attempt.kernel)
-        pulled = pull_attempt(kaggle, experiment, ref, attempt, output, patterns)
+        wanted = patterns or experiment.pull.patterns
+        pulled = pull_attempt(kaggle, experiment, ref, attempt, output, wanted)
         version = attempt.version or 0
     if as_json:
         print_json({"schema": SCHEMA, "kernel": str(ref), "version": version, "artifacts": artifact_documents(pulled)})
     else:
-        click.echo(f"kgo: {len(pulled.artifacts)} files of {ref} v{version}", err=True)
+        count = len(pulled.artifacts)
+        none = f"; nothing in its output matches {', '.join(wanted)}" if wanted and not count else ""
+        click.echo(f"kgo: {counted(count, 'file')} of {ref} v{version}{none}", err=True)
         print_artifacts(pulled)
 
 

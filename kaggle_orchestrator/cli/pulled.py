@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kaggle_orchestrator.cli.options import echo
+from kaggle_orchestrator.cli.options import echo, shown
 from kaggle_orchestrator.models import KernelRef
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ def artifact_documents(pulled: "Pulled | None") -> list[dict[str, Any]]:
 def print_artifacts(pulled: "Pulled") -> None:
     """One line a file on stdout, as ``sha256sum`` writes them."""
     for artifact in pulled.artifacts:
-        echo(f"{artifact.sha256}  {artifact.path}")
+        echo(f"{artifact.sha256}  {shown(artifact.path)}")

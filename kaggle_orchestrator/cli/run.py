@@ -18,7 +18,7 @@ from kaggle_orchestrator.cli.chains import steered, steering_options
 from kaggle_orchestrator.cli.context import connect, local_endpoint, local_option, profile_option
 from kaggle_orchestrator.cli.display import Display, display_for
 from kaggle_orchestrator.cli.failure import EXIT_FAILED, EXIT_IN_PROGRESS, EXIT_PERSON, EXIT_USAGE, exit_code
-from kaggle_orchestrator.cli.options import json_option, print_json
+from kaggle_orchestrator.cli.options import counted, json_option, print_json
 from kaggle_orchestrator.cli.pulled import artifact_documents, print_artifacts, pull_attempt
 from kaggle_orchestrator.clock import SystemClock
 from kaggle_orchestrator.experiment import Experiment, load
@@ -87,7 +87,8 @@ def command(
 
     Exits 0 when the target is reached (with --once also while under way), 3 when a person is needed.
     """
-    experiments = [load(path) for path in exps or (Path(),)]
+    named = [load(path) for path in exps or (Path(),)]
+    experiments = list({(e.root, e.kernel.slug): e for e in named}.values())  # one that is named twice is one chain
     options = Options(
         fresh=not once, collect=True, accept_changes=accept_changes, new=new, retry=retry, take_over=take_over
     )
@@ -97,11 +98,11 @@ def command(
             stack.enter_context(_terminable())
             kaggle = connect(local, experiments)
             drives += [Drive(e, stack.enter_context(steered(e, kaggle, options))) for e in experiments]
-            display = stack.enter_context(display_for(tuple(d.slug for d in drives)))
-            if once:
-                _once(drives, kaggle, display, EXIT_IN_PROGRESS if tell else 0)
-            else:
-                kaggle = _drive(drives, kaggle, display, local)
+            with display_for(tuple(d.slug for d in drives)) as display:
+                if once:
+                    _once(drives, kaggle, display, EXIT_IN_PROGRESS if tell else 0)
+                else:
+                    kaggle = _drive(drives, kaggle, display, local)
             _print(drives, kaggle, as_json)
     except KeyboardInterrupt as error:
         _say_interrupted(drives)
@@ -202,7 +203,7 @@ def _finish(drive: Drive, action: Finish, kaggle: "Kaggle", display: Display) ->
     drive.chain.pulled(attempt)
     drive.code = 0
     unverified = len(drive.pulled.unverified)
-    verified = f"{len(drive.pulled.artifacts) - unverified} files pulled and verified by sha256"
+    verified = f"{counted(len(drive.pulled.artifacts) - unverified, 'file')} pulled and verified by sha256"
     display.say(drive.slug, verified + (f", {unverified} without a recorded sha256" if unverified else ""))
 
 

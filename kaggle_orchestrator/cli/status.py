@@ -64,7 +64,7 @@ def lines(chain: dict[str, Any], now: float) -> list[str]:
         head += f"  step {progress['step']}"
     text = [head]
     if chain["reason"]:
-        text.append(f"  {chain['reason']}")
+        text += [f"  {line}" for line in chain["reason"].splitlines()]
     if chain["waiting_for"]:
         until = f", until about {words.clock_time(chain['next_action_at'])}" if chain["next_action_at"] else ""
         text.append(f"  waits for: {chain['waiting_for'].replace('_', ' ')}{until}")
@@ -79,6 +79,8 @@ def _leg(leg: dict[str, Any], now: float) -> str:
     if leg["reason"] and leg["reason"] != how:
         how += f" ({leg['reason']})"
     steps = f"step {leg['step_start']} → {leg['step_end'] if leg['step_end'] is not None else '…'}"
+    if leg["outcome"] == "done" and not leg["step_end"]:
+        steps = "no steps counted"  # a script that knows nothing of kgo
     took = ""
     if leg["started_at"] is not None:
         took = words.duration((leg["ended_at"] or now) - leg["started_at"])

@@ -72,7 +72,7 @@ def verdict(attempt: Attempt) -> str:
     text = str(attempt.outcome)
     if attempt.reason:
         text += f" ({attempt.reason})"
-    if attempt.result:
+    if attempt.result and (attempt.outcome is not Outcome.DONE or attempt.result.step_end):  # a script may count none
         text += f", step {attempt.result.step_start} → {attempt.result.step_end}"
         if attempt.result.target_step is not None:
             text += f" of {attempt.result.target_step}"

@@ -89,6 +89,8 @@ def _parse(file: Path) -> dict[str, Any]:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(str(file), [Fault(f"line {line}", "not UTF-8 text")]) from error
     except tomllib.TOMLDecodeError as error:
+        if file.suffix != ".toml":  # the entry, most likely
+            raise UsageError(f"{file} isn't a kgo.toml.", hint="EXP is a kgo.toml or its folder.") from error
         raise ConfigError(str(file), [_syntax_fault(str(error))]) from error
     except (ValueError, RecursionError) as error:  # a number or a nesting beyond what Python reads
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]

@@ -82,7 +82,10 @@ def serve(options: Options, ready: Callable[[Serving], None]) -> None:
         UsageError: A knob or fault is wrong, or the address is public without permission.
     """
     if not options.public and not _is_loopback(options.host):
-        raise UsageError(f"{options.host} is not loopback: whoever reaches this server runs code on this machine.")
+        raise UsageError(
+            f"{options.host} is not loopback: whoever reaches this server runs code on this machine.",
+            hint="--public allows it all the same.",
+        )
     Knobs().changed(options.knobs)
     for fault in options.faults:
         parse_fault(fault)
@@ -168,7 +171,7 @@ def _become_only_server(root: Path) -> None:
     while not _try_lock(lock):  # whoever looks whether a server runs holds it for a moment
         if time.monotonic() > until:
             os.close(lock)
-            hint = "`kgo local stop` ends it; --root serves another folder."
+            hint = "Ctrl-C ends it, or `kgo local stop` where it's the one in KGO_HOME; --root serves another folder."
             raise LocalKaggleError(f"A local Kaggle already serves {root}.", hint=hint)
         time.sleep(0.02)
 

@@ -21,7 +21,7 @@ def test_a_good_experiment(tmp_path: Path) -> None:
     result = kgo("check", tmp_path)
     assert result.exit_code == 0
     assert result.stdout.startswith("info [cpu] kernel.accelerator: Sessions run on a CPU.\n")
-    assert "kgo: me/digits-cnn renders: 1 files, " in result.stderr
+    assert "kgo: me/digits-cnn renders: 1 file, " in result.stderr
 
 
 def test_findings_are_data_and_errors_exit_1(tmp_path: Path) -> None:
@@ -83,6 +83,7 @@ def test_the_owner_comes_from_the_environment(tmp_path: Path) -> None:
         (["check"], ["kgo.toml: 3 faults", "  kernel.slug: ", "  kernel.x: unknown key", "  train.entry: there is no"]),
         (["render", "-o", "k"], ["kgo.toml: 3 faults"]),
         (["check", "nowhere"], ["There is no nowhere", "kgo init"]),
+        (["check", "good/train.py"], ["good/train.py isn't a kgo.toml", "or its folder"]),
         (["check", "--ignore", "nothing", "good"], ["There is no check 'nothing'", "Known: render, "]),
         (["render", "good"], ["Missing option '-o'"]),
         (["render", "good", "-o", "good"], ["the experiment's own folder"]),
@@ -93,7 +94,7 @@ def test_what_is_wrong_is_said_at_once_with_exit_2_and_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: list[str]
 ) -> None:
     tree(tmp_path, {"kgo.toml": '[kernel]\nslug = "X"\nx = 1\n[train]\nentry = "missing.py"\n'})
-    tree(tmp_path / "good", {"kgo.toml": MINIMAL, "train.py": ""})
+    tree(tmp_path / "good", {"kgo.toml": MINIMAL, "train.py": "print('hello')\n"})
     monkeypatch.chdir(tmp_path)
     result = kgo(*arguments)
     assert result.exit_code == 2, result.stderr

@@ -99,6 +99,16 @@ def test_a_failure_exits_3_and_says_what_failed_and_what_to_do(kgo: Kgo) -> None
     assert kgo("run", root, "--accept-changes").exit_code == 0
 
 
+def test_a_source_that_nothing_stands_in_for_is_said_with_what_to_do(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    toml = root / "kgo.toml"
+    toml.write_text(toml.read_text().replace("[train]", 'datasets = ["someone/nothing-here"]\n[train]'))
+    failed = kgo("run", root)
+    assert failed.exit_code == 3
+    assert "without its sources someone/nothing-here" in failed.stderr
+    assert "`[local] sources`" in failed.stderr
+
+
 def test_a_bad_configuration_exits_2_before_anything_is_pushed(kgo: Kgo) -> None:
     root = kgo.experiment()
     (root / "kgo.toml").write_text('[kernel]\nslug = "x y"\ncolour = "red"\n[train]\nentry = "none.py"\n')
@@ -150,7 +160,13 @@ def test_pull_fetches_a_leg_or_any_kernel(kgo: Kgo, tmp_path: Path) -> None:
     assert whole.exit_code == 0, whole.output
     assert document(whole)["version"] == 1
     assert (tmp_path / "kernel/final/state.txt").read_text() == state_after(30)
-    assert kgo("pull", root, "--leg", "9").exit_code == 2
+    beyond = kgo("pull", root, "--leg", "9")
+    assert beyond.exit_code == 2
+    assert "There is no leg 9: the newest is leg 1." in beyond.stderr
+    none = kgo("pull", root, "-o", tmp_path / "none", "--pattern", "weights/*")
+    assert none.exit_code == 0
+    assert "0 files" in none.stderr
+    assert "matches weights/*" in none.stderr
     assert kgo("pull", "me/no-such-kernel").exit_code == 1
 
 
@@ -171,6 +187,16 @@ def test_interrupting_run_leaves_the_session_running(kgo: Kgo, number: signal.Si
     assert [s.status for s in kgo.sessions(root)] == [SessionStatus.RUNNING]
     assert kgo("run", root).exit_code == 0
     assert len(kgo.sessions(root)) == 1
+
+
+def test_paths_below_the_current_folder_are_told_from_there(kgo: Kgo, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = kgo.experiment()
+    monkeypatch.chdir(root.parent)
+    ran = kgo("run", root.name, "--json")
+    assert all(Path(a["path"]).is_absolute() for a in document(ran)["chains"][0]["artifacts"])
+    pulled = kgo("pull", root.name, "--pattern", "final/*")
+    assert pulled.stdout.split()[1] == "exp/outputs/final/state.txt"
+    assert "kgo: 1 file of me/" in pulled.stderr
 
 
 def test_a_one_off_whose_pull_failed_is_pulled_and_not_trained_again(kgo: Kgo) -> None:
@@ -261,6 +287,33 @@ def test_on_a_terminal_run_shows_lines_and_leaves_it_as_it_was(kgo: Kgo) -> None
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l"), "the cursor is left hidden"
     assert b"\x1b" not in stdout
     assert b"final/state.txt" in stdout
+
+
+def test_on_a_terminal_the_artifacts_come_below_what_was_shown(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("kgo"), "run", root],
+        env=kgo.environ | {"TERM": "xterm", "COLUMNS": "200"},
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):
+        while block := os.read(ours, 1 << 16):
+            shown += block
+    os.close(ours)
+    assert process.wait(60) == 0, shown
+    artifacts = shown[shown.rindex(b"\x1b") :]
+    assert b"final/state.txt" in artifacts
+    assert shown.count(b"  " + bytes(root)) == artifacts.count(b"  " + bytes(root)), "in the midst of the bars"
+
+
+def test_an_experiment_that_is_named_twice_is_one(kgo: Kgo) -> None:
+    root = kgo.experiment()
+    assert kgo("run", root, root / "kgo.toml").exit_code == 0
+    assert len(kgo.sessions(root)) == 1
 
 
 def test_several_experiments_run_side_by_side(kgo: Kgo) -> None:

@@ -10,6 +10,7 @@ from kaggle_orchestrator.experiment import load
 from kaggle_orchestrator.experiment.schema import TABLES, Document
 from kaggle_orchestrator.experiment.selection import WRITTEN_BY_TRAINING, never_travels
 from kaggle_orchestrator.experiment.values import ACCELERATORS, parse_duration
+from kaggle_orchestrator.protocol.session import Variable
 from tests.experiment.trees import tree
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -59,6 +60,16 @@ def test_the_names_that_never_travel_never_do() -> None:
     assert len(names) > 8
     assert all(never_travels(name) or name == "kgo.toml" for name in names)
     assert all(f"`{name}/`" in TEXT for name in WRITTEN_BY_TRAINING)
+
+
+def test_the_variables_are_those_that_are_set_and_read() -> None:
+    section = TEXT.partition("\n## Variables\n")[2].partition("\n## ")[0]
+    read, given = section.split("In a session", 1)
+    assert {"KGO_PARAMS", "KGO_RESUME"} < set(re.findall(r"`(KGO_\w+)`", given)) <= set(Variable)
+    cli = (Path(__file__).parents[2] / "kaggle_orchestrator" / "cli").glob("*.py")
+    assert set(re.findall(r"`(KGO_\w+)`", read)) == {
+        name for path in cli for name in re.findall(r"\bKGO_[A-Z]+\b", path.read_text(encoding="utf-8"))
+    }
 
 
 def test_the_example_is_valid(tmp_path: Path) -> None:

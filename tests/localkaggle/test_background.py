@@ -155,5 +155,6 @@ def test_a_world_that_can_not_be_written_for_a_while_ends_no_server(
 
 def test_only_loopback_without_a_flag(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "192.0.2.1", "example.com"):
-        with pytest.raises(UsageError, match="not loopback"):
+        with pytest.raises(UsageError, match="not loopback") as caught:
             serve(Options(root=tmp_path, host=host), lambda serving: None)
+        assert "--public" in (caught.value.hint or "")

@@ -53,7 +53,9 @@ def test_serve_prints_its_address_and_ends_cleanly_with_its_sessions(tmp_path: P
         with serving(tmp_path) as (second, nothing):
             assert (nothing, second.wait(30)) == ("", 1)
             assert second.stderr
-            assert "already serves" in second.stderr.read()
+            said = second.stderr.read()
+            assert "already serves" in said
+            assert "Ctrl-C ends it" in said
             assert background.running(tmp_path) == found
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0

@@ -1,12 +1,16 @@
 """docs/local-kaggle.md says nothing untrue: every test, knob and fault that it names is there, and none is left out."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.localkaggle.faultscript import KINDS
 from kaggle_orchestrator.localkaggle.knobs import Knobs
 
@@ -65,6 +69,23 @@ def test_every_knob_is_in_the_list_with_its_default() -> None:
             for name, default in zip(re.findall(r"`(\w+)`", cells[0]), cells[1].split(","), strict=True):
                 listed[name] = default.strip().strip("`")
     assert listed == {f.name: format_default(getattr(Knobs(), f.name)) for f in fields(Knobs)}
+
+
+def test_the_lines_for_the_official_command_work(server: LocalServer, tmp_path: Path) -> None:
+    lines = section("With the official command").split("```python\n")[1].split("```")[0]
+    (tmp_path / "kaggle_local.py").write_text(lines, encoding="utf-8")
+    told = subprocess.run(
+        [sys.executable, "kaggle_local.py", "kernels", "init"],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KGO_ENDPOINT": server.url}
+        | {"KAGGLE_API_TOKEN": "kgo-local-reader-of-docs", "NO_PROXY": "127.0.0.1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    assert '"id": "reader-of-docs/' in (tmp_path / "kernel-metadata.json").read_text(encoding="utf-8")
 
 
 def format_default(value: object) -> str:
