@@ -2,12 +2,14 @@
 
 import asyncio
 import hashlib
+import lzma
 import os
 import re
 import shutil
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,9 +25,20 @@ from kaggle_orchestrator.localkaggle.records import Dataset, DatasetFile
 from kaggle_orchestrator.localkaggle.sources import COMPETITIONS, dataset_folder
 from kaggle_orchestrator.localkaggle.wire import Fields, Refusal, is_name, timestamp
 from kaggle_orchestrator.protocol import FileDigest, digest_file, digest_tree
+from kaggle_orchestrator.protocol.files import is_disk_full
 
 INCOMING = ".incoming"
 """Folder of snapshots that are being taken."""
+_BROKEN_ARCHIVE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+)
 
 
 def snapshot(source: Path, root: Path) -> tuple[Path, str, tuple[DatasetFile, ...]]:
@@ -209,7 +222,7 @@ async def create(context: Context, call: Call) -> dict[str, object]:
         return {"status": "Error", "error": "The dataset slug must be between 6 and 50 characters"}
     if not 6 <= len(title) <= 50:
         return {"status": "Error", "error": "The dataset title must be between 6 and 50 characters"}
-    private, license_ = fields.flag("isPrivate", True), fields.text("licenseName") or "unknown"
+    private, license_ = fields.flag("isPrivate"), fields.text("licenseName") or "unknown"
     if context.world.collection(owner, slug) or context.world.latest_version(owner, slug):
         return {"status": "Error", "error": f'The requested slug "{slug}" is already in use by a dataset.'}
     await _make_version(
@@ -275,18 +288,22 @@ def _collect(root: Path, files: list[tuple[str, Path]]) -> tuple[Path, str, tupl
     holding = root / "datasets" / INCOMING
     holding.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=holding) as folder:
+        plain = {name for name, path in files if not _unpack(path, name, Path(folder))}
         for name, path in files:
-            if not _unpack(path, name, Path(folder)):
-                shutil.copy(path, Path(folder, name))
+            if name not in plain:
+                continue
+            if Path(folder, name).is_dir():
+                raise Refusal(400, f"files: {name[:100]!r} is also the folder of an archive")
+            shutil.copy(path, Path(folder, name))
         return snapshot(Path(folder), root)
 
 
 def _unpack(path: Path, name: str, folder: Path) -> bool:
-    """Unpack an archive into a folder of its name; whether it is one."""
+    """Unpack an archive into a folder of its name; whether it is one that can be unpacked."""
     stem = re.sub(r"\.(zip|tar|tar\.gz|tgz)$", "", name)
-    if stem == name:
-        return False
     place = folder / stem
+    if stem == name or stem in ("", ".", "..") or os.path.lexists(place):
+        return False
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
@@ -296,8 +313,16 @@ def _unpack(path: Path, name: str, folder: Path) -> bool:
                 tar.extractall(place, filter="data")
         else:
             return False
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError, ValueError):
-        shutil.rmtree(place, ignore_errors=True)
+        for found in place.rglob("*"):
+            found.relative_to(place).as_posix().encode()  # a name that isn't UTF-8 can't be listed
+            found.stat()  # nor a link that leads nowhere be copied
+    except OSError as error:
+        remove_tree(place)
+        if is_disk_full(error):
+            raise
+        return False
+    except _BROKEN_ARCHIVE:
+        remove_tree(place)
         return False
     return True
 

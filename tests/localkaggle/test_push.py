@@ -1,11 +1,14 @@
 """What SaveKernel accepts and refuses, in Kaggle's words; who may read what; how listings page."""
 
+import io
+import zipfile
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 import requests
 
+from kaggle_orchestrator.localkaggle import admin
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from tests.localkaggle.client import Client, until
 
@@ -166,7 +169,18 @@ def test_one_output_by_redirect(client: Client) -> None:
     names = {"ownerSlug": client.user, "kernelSlug": "one-output", "versionNumber": 1}
     response = client.post("DownloadKernelOutput", names | {"filePath": "a b"})
     assert response.text == "text"
+    assert [(r.status_code, "/_kgo/output/" in r.headers["location"]) for r in response.history] == [(302, True)]
     assert client.post("DownloadKernelOutput", names | {"filePath": "../log.jsonl"}).status_code == 404
+
+
+def test_all_outputs_as_one_archive(client: Client, server: LocalServer) -> None:
+    client.ran("all-outputs", "import os; os.mkdir('d'); open('d/a', 'w').write('text')")
+    (session,) = (s for s in admin.sessions(server.url) if s.kernel == f"{client.user}/all-outputs")
+    response = client.post("DownloadKernelOutputZip", {"kernelSessionId": session.id})
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {"d/a": b"text"}
+    stranger = Client(server.url, "kgo-local-reader")
+    assert stranger.post("DownloadKernelOutputZip", {"kernelSessionId": session.id}).status_code == 403
 
 
 def test_ranges_and_signatures(client: Client) -> None:
