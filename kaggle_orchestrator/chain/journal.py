@@ -271,7 +271,9 @@ class Journal:
                 f"{self.path}: {error}.", hint="Check the free space and the rights of its folder."
             ) from error
         except OSError as error:
-            raise JournalError(f"{self.path}: {error.strerror or error}.") from error
+            raise JournalError(
+                f"{self.path}: {error.strerror or error}.", hint="Check the free space and the rights of its folder."
+            ) from error
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 

@@ -29,12 +29,14 @@ SCHEMA = 1
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @local_option
 @json_option
-def command(output: Path | None, yes: bool, local: bool, as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, output: Path | None, yes: bool, local: bool, as_json: bool) -> None:
     """Measure with short CPU sessions what reports of Kaggle contradict each other on, and save a profile.
 
     About 20 minutes at Kaggle, no GPU quota. Its kernels are private, and removed afterwards.
     """
     from kaggle_orchestrator import client
+    from kaggle_orchestrator.cli.run import EXIT_TERMINATED, Terminated, terminable
     from kaggle_orchestrator.probe import Pace, Probe, leftovers
     from kaggle_orchestrator.probe.findings import profile_of
 
@@ -53,7 +55,10 @@ def command(output: Path | None, yes: bool, local: bool, as_json: bool) -> None:
     ):
         probe = Probe(lenient, strict, clock, pace, _tell)
         try:
-            findings = probe.run()
+            with terminable():  # however it's ended, it leaves nothing at Kaggle
+                findings = probe.run()
+        except Terminated:
+            ctx.exit(EXIT_TERMINATED)
         finally:
             for ref, why in probe.left.items():
                 click.echo(f"kgo: {ref} couldn't be removed: {why}", err=True)

@@ -95,7 +95,7 @@ def command(
     drives: list[Drive] = []
     try:
         with ExitStack() as stack:
-            stack.enter_context(_terminable())
+            stack.enter_context(terminable())
             kaggle = connect(local, experiments)
             drives += [Drive(e, stack.enter_context(steered(e, kaggle, options))) for e in experiments]
             with display_for(tuple(d.slug for d in drives)) as display:
@@ -111,7 +111,7 @@ def command(
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """SIGTERM raises here, like SIGINT; Python lets only the main thread say so."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -128,7 +128,13 @@ def done(data: Json, call: Call) -> None:
 
 
 def dataset_files(data: Json, call: Call) -> tuple[dict[str, int], str]:
-    """Of ListDatasetFiles: sizes by name, and the next page's token (empty on the last)."""
+    """Of ListDatasetFiles: sizes by name, and the next page's token (empty on the last).
+
+    Raises:
+        BadAnswer: It isn't one, or says an error in spite of its status.
+    """
+    if error := _text(data, "errorMessage", call):
+        raise bad_answer(call, f"it says {words(error, call)[:200]!r}")
     sizes = {
         _text(item, "name", call): _number(item, "totalBytes", call) for item in _objects(data, "datasetFiles", call)
     }

@@ -33,7 +33,10 @@ def disk_errors(name: str | Path) -> Iterator[None]:
                 f"The disk is full: {name} can't be written.",
                 hint="Free some space and pull again; files that are complete stay and aren't fetched again.",
             ) from error
-        raise ArtifactError(f"{name} can't be written or read: {error.strerror or error}.") from error
+        raise ArtifactError(
+            f"{name} can't be written or read: {error.strerror or error}.",
+            hint="Check the rights of its folder, or pull to another one (-o).",
+        ) from error
 
 
 _SMALL = 1 << 20

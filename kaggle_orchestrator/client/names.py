@@ -41,9 +41,8 @@ def _parts(name: str) -> list[str]:
         except UnicodeEncodeError:
             why = "it can't be a file's name"
     if why:
-        raise UnsafeName(
-            f"The output names a file {name!r}: {why}.", hint="Nothing was written. Rename it in training."
-        )
+        hint = "Nothing was written. Rename it in training; --pattern pulls the others."
+        raise UnsafeName(f"The output names a file {name!r}: {why}.", hint=hint)
     return parts
 
 

@@ -5,10 +5,14 @@ import sys
 from pathlib import Path
 
 from kaggle_orchestrator.localkaggle.server import Options, serve
+from kaggle_orchestrator.protocol import KgoError
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    serve(
-        Options(root=Path(sys.argv[1]), idle_s=float(sys.argv[2])),
-        lambda serving: logging.getLogger(__name__).info("%s", serving),
-    )
+    try:
+        serve(
+            Options(root=Path(sys.argv[1]), idle_s=float(sys.argv[2])),
+            lambda serving: logging.getLogger(__name__).info("%s", serving),
+        )
+    except KgoError as error:  # whoever started it shows this
+        sys.exit(f"{error.message}\n{error.hint or ''}".rstrip())

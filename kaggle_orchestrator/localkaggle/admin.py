@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -134,7 +135,7 @@ def _call(
             answer = json.load(response)
     except HTTPError as error:
         raise LocalKaggleError(f"The local Kaggle refuses: {_message(error)}") from error
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, OSError, ValueError, HTTPException) as error:  # or what answers isn't HTTP
         raise LocalKaggleError(f"No local Kaggle answers at {url}: {error}") from error
     if not isinstance(answer, dict):
         raise LocalKaggleError(f"What answers at {url} is no local Kaggle")
@@ -144,5 +145,5 @@ def _call(
 def _message(error: HTTPError) -> str:
     try:
         return str(json.load(error)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, HTTPException):
         return f"HTTP {error.code}"

@@ -87,6 +87,8 @@ def _start(root: Path, idle_s: float) -> LocalServer:
         server.kill()
         server.wait()
     said = log.read_text(encoding="utf-8", errors="replace").strip()
+    if not said:  # on a full disk it can't even say so
+        said = f"it said nothing (exit code {server.returncode}); is there room in {root}?"
     raise LocalKaggleError(f"The local Kaggle did not start:\n{said[-2000:]}", hint=f"Its log: {log}")
 
 

@@ -49,7 +49,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.clock = WorldClock(self.world, self.machine)
-        self.knobs = Knobs().changed(self.world.fact("knobs") or {})
+        self.knobs = Knobs().remembered(self.world.fact("knobs"))
         self.faults = Faults(self.world, self.clock.now, lambda: self.knobs.seed)
         self.sessions = Sessions(
             self.world, self.clock, self.faults, lambda: self.knobs, boxed=self.boxed, actor=self.actor

@@ -255,7 +255,12 @@ async def _further(context: Context, call: Call, owner: str, slug: str) -> dict[
     if owner != call.user:
         raise Refusal(403, "Permission 'datasets.update' was denied")
     body = call.fields.inner("body")
-    await _make_version(context, call, owner, slug, body, lambda: None)
+
+    def begin() -> None:  # it may have been deleted while its files were taken
+        if not readable(context, call.user, owner, slug):
+            raise Refusal(404, f"Dataset {owner}/{slug} not found")
+
+    await _make_version(context, call, owner, slug, body, begin)
     return {"status": "Ok", "ref": f"/{owner}/{slug}", "url": f"{call.base}/datasets/{owner}/{slug}"}
 
 

@@ -113,23 +113,24 @@ def log_stream(context: Context, user: str, request: Request) -> Response:
     folder = context.sessions.folder(session)
     if session.status.terminal:
         return Response(whole_log(folder.log), media_type="application/json")
-    return _Live(context, folder)
+    return _Live(context, folder, session.id)
 
 
 class _Live(StreamingResponse):
     """A log's events as they come, on a connection that may be dropped."""
 
-    def __init__(self, context: Context, folder: SessionFolder) -> None:
-        super().__init__(self._events(context, folder), media_type="text/event-stream")
+    def __init__(self, context: Context, folder: SessionFolder, number: int) -> None:
+        super().__init__(self._events(context, folder, number), media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._line: Line = scope[LINE]
         await super().__call__(scope, receive, send)
 
-    async def _events(self, context: Context, folder: SessionFolder) -> AsyncIterator[str]:
+    async def _events(self, context: Context, folder: SessionFolder, number: int) -> AsyncIterator[str]:
         reader, until = LogReader(folder.log), context.clock.now() + (context.knobs.log_drop_s or math.inf)
         while not context.stopping:
-            over = folder.standing() in (Standing.ENDED, Standing.LOST)
+            # A deleted session's folder is soon gone, too, and would look like one that is still to start.
+            over = folder.standing() in (Standing.ENDED, Standing.LOST) or context.world.session(number) is None
             for record in reader.new():
                 yield f"data: {record}\n\n"
             if over:

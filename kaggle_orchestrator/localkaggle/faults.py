@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from kaggle_orchestrator.errors import UsageError
 from kaggle_orchestrator.localkaggle.faultkinds import (
     DownloadFault,
     FalseStatus,
@@ -33,7 +34,7 @@ class Faults:
         self._world = world
         self._now = now
         self._seed = seed
-        self._parsed: dict[int, Fault] = {}
+        self._parsed: dict[int, Fault | None] = {}
 
     def add(self, documents: list[Mapping[str, Any]]) -> None:
         """All, or none.
@@ -51,8 +52,10 @@ class Faults:
         candidates: list[tuple[int, F]] = []
         for number, document, added in self._world.faults():
             if number not in self._parsed:
-                self._parsed[number] = parse_fault(document)
+                self._parsed[number] = _parsed(document)
             fault = self._parsed[number]
+            if fault is None:
+                continue
             over = fault.when.for_s is not None and self._now() >= added + fault.when.for_s
             if isinstance(fault, kind) and not over and matches(fault):
                 candidates.append((number, fault))
@@ -73,3 +76,11 @@ class Faults:
             return isinstance(fault, SessionFault) and fault.kernel in (None, kernel)
 
         return self.take(kind, matches)
+
+
+def _parsed(document: object) -> Fault | None:
+    """A fault as the world has noted it; one that another version of kgo noted, and this one doesn't know, is none."""
+    try:
+        return parse_fault(document)
+    except UsageError:
+        return None

@@ -60,7 +60,7 @@ def _rpc(data: Mapping[str, Any]) -> RpcFault:
     forms = {"status", "body", "retry_after", "refuse", "silence", "reset", "delay_s", "after_landing"}
     _only(data, {"rpc", *forms, *_WHEN}, "fault")
     name, status, body, refuse = data["rpc"], data.get("status", 500), data.get("body"), data.get("refuse")
-    if name != ANY and name not in RPCS:
+    if name not in (ANY, *RPCS):
         raise UsageError(f"rpc: {name!r} is not one of {', '.join((ANY, *sorted(RPCS)))}")
     if isinstance(status, bool) or not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):
         raise UsageError(f"rpc.status: expected an HTTP error status (400 to 599), or 200, got {status!r}")
@@ -111,7 +111,7 @@ def _kill_session(data: Mapping[str, Any]) -> KillSession:
     when = inner.get("when_output")
     endings = {"limit": Ending.LIMIT, "memory": Ending.MEMORY, "error": Ending.KILLED}
     ending = inner.get("as", "limit")
-    if ending not in endings:
+    if not isinstance(ending, str) or ending not in endings:
         raise UsageError(f"kill_session.as: {ending!r} is not one of {', '.join(endings)}")
     kill = Kill(
         ending=endings[ending],

@@ -47,12 +47,17 @@ def keep(folder: SessionFolder) -> None:
 
 
 def _say_ended(folder: SessionFolder, end: End) -> None:
-    """The disk may be full; then the session counts as running until there is room, or as lost in the end."""
+    """The disk may be full; then the session counts as running until there is room, or as lost in the end.
+
+    One that was stopped counts as lost at once: the verdict is the same, and who stops the local Kaggle waits for it.
+    """
     until = time.monotonic() + _END_PATIENCE
     while True:
         try:
             return folder.write_end(end)
         except OSError:
+            if end.ending is Ending.STOP:
+                return None
             if time.monotonic() > until:
                 raise
             time.sleep(0.5)

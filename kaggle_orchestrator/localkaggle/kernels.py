@@ -222,6 +222,8 @@ async def delete_kernel(context: Context, call: Call) -> dict[str, object]:
             context.sessions.cancel(session, save=False)
         await asyncio.sleep(0.02)  # others are answered meanwhile, and may even push
         context.sessions.refresh()
+        if context.world.kernel_by_id(kernel.id) is None:  # removed meanwhile; what has its name now is another one
+            return {}
     context.world.remove_kernel(kernel)
     for session in sessions:
         remove_tree(context.sessions.folder(session).path)

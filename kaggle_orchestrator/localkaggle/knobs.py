@@ -1,6 +1,7 @@
 """The knobs: one for each point on which reports of Kaggle contradict each other, and for its limits and its moods."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -162,6 +163,14 @@ class Knobs:
         if new.get("clock_factor") == 0:
             raise UsageError("knob clock_factor: time can't stand still")
         return replace(self, **new)
+
+    def remembered(self, values: object) -> "Knobs":
+        """These knobs as a world noted them, less what another version of kgo noted that this one doesn't know."""
+        knobs = self
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            with suppress(UsageError):
+                knobs = knobs.changed({name: value})
+        return knobs
 
     def jsonable(self) -> dict[str, Any]:
         """By name."""

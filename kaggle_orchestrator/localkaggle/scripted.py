@@ -196,7 +196,7 @@ def parse_casting(data: object) -> Casting:
         raise UsageError(f"session script: unknown key {unknown[0]!r}; there are: {', '.join(sorted(_KEYS))}")
     after_s = _seconds(data.get("after_s"), "after_s")
     ending, code, number, kernel = (data.get(key) for key in ("as", "code", "number", "kernel"))
-    if ending is not None and ending not in _ENDINGS:
+    if ending is not None and (not isinstance(ending, str) or ending not in _ENDINGS):
         raise UsageError(f"as: {ending!r} is not one of {', '.join(_ENDINGS)}")
     if code is not None and (isinstance(code, bool) or not isinstance(code, int) or not 0 <= code < 256):
         raise UsageError(f"code: expected an exit code, got {code!r}")

@@ -29,6 +29,7 @@ from kaggle_orchestrator.localkaggle.knobs import BoxMode, Knobs
 from kaggle_orchestrator.localkaggle.outputs import remove_tree
 from kaggle_orchestrator.localkaggle.scripted import parse_casting
 from kaggle_orchestrator.localkaggle.world import World
+from kaggle_orchestrator.protocol.jsonable import Malformed
 
 _log = logging.getLogger(__name__)
 _TICK = 0.25
@@ -78,7 +79,7 @@ def serve(options: Options, ready: Callable[[Serving], None]) -> None:
         ready: Called once requests are answered.
 
     Raises:
-        LocalKaggleError: Another server has the folder, or the address can't be had.
+        LocalKaggleError: Another server has the folder, its world can't be used, or the address can't be had.
         UsageError: A knob or fault is wrong, or the address is public without permission.
     """
     if not options.public and not _is_loopback(options.host):
@@ -95,14 +96,21 @@ def serve(options: Options, ready: Callable[[Serving], None]) -> None:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds sources and the key of signed URLs
     _become_only_server(root)
     with _listen(options.host, options.port) as listener:
-        asyncio.run(_serve(options, root, listener, ready))
+        try:
+            asyncio.run(_serve(options, root, listener, ready))
+        except sqlite3.OperationalError as error:  # no room, no right
+            hint = "Check the free space and the rights of its folder; KGO_HOME or --root names another one."
+            raise LocalKaggleError(f"The world in {root} can't be used: {error}.", hint=hint) from error
+        except (sqlite3.DatabaseError, Malformed) as error:
+            hint = "Move the folder away to start afresh; its sessions' outputs lie in it."
+            raise LocalKaggleError(f"The world in {root} is damaged: {error}.", hint=hint) from error
 
 
 async def _serve(options: Options, root: Path, listener: socket.socket, ready: Callable[[Serving], None]) -> None:
     for leftover in (*root.glob(f"{detect.PROBE}*"), root / "datasets" / datasets.INCOMING):  # of a killed server
         remove_tree(leftover)
     world = World(root)
-    turned = Knobs().changed(world.fact("knobs") or {}).changed(options.knobs)
+    turned = Knobs().remembered(world.fact("knobs")).changed(options.knobs)
     boxed, reason = detect.detect(root) if turned.box is BoxMode.AUTO else (False, "turned off by a knob")
     context = Context(world, SystemClock(), boxed, reason, secrets.token_hex(8))
     context.set_knobs(turned.jsonable())

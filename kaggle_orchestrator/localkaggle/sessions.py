@@ -97,7 +97,7 @@ class Sessions:
                     alive += 1
                 case Standing.ALIVE:
                     alive += 1
-                    if session.gpu and session.kernel.owner in out_of_quota and not folder.kill.exists():
+                    if session.gpu and session.kernel.owner in out_of_quota and not folder.asked_to_end():
                         folder.ask_to_end(Ending.LIMIT)
                 case Standing.ENDED | Standing.LOST:
                     self._settle(session, folder)
@@ -312,12 +312,12 @@ class Sessions:
     def end_all(self, patience_s: float = 10.0) -> None:
         """End every session because the local Kaggle stops, and settle them."""
         live, now = self._world.sessions(live=True), self._clock.now()
+        end_sessions([self.folder(s) for s in live], patience_s)  # first: on a full disk nothing can be noted
         for session in live:
             if session.status is SessionStatus.QUEUED:
                 self._world.mark_ended(session, SessionStatus.ERROR, "", now, now)
             elif self._course(session) is not None:
                 self._end_course(session, now, stop=True)
-        end_sessions([self.folder(s) for s in live], patience_s)
         self.refresh()
 
     def _settle(self, session: Session, folder: SessionFolder) -> None:

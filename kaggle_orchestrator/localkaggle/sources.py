@@ -53,8 +53,9 @@ def sort_sources(
         return kernel is not None and (kernel.ref.owner == user or not kernel.private)
 
     def is_itself(name: str) -> bool:
-        kernel = _kernel(world, name)
-        return self_mount is SelfMount.DROP and kernel is not None and kernel.ref == target
+        parts = _split(name)  # also in its very first push, when there is no such kernel yet
+        named = parts and KernelRef(parts[0], parts[1].lower())
+        return self_mount is SelfMount.DROP and named == target
 
     def is_competition(name: str) -> bool:
         return is_name(name) and world.latest_version(COMPETITIONS, name) > 0

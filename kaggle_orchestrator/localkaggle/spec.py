@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kaggle_orchestrator.models import SessionStatus
 from kaggle_orchestrator.protocol import write_atomic
+from kaggle_orchestrator.protocol.files import is_disk_full
 from kaggle_orchestrator.protocol.jsonable import Malformed, from_jsonable, to_jsonable
 
 
@@ -239,12 +240,23 @@ class SessionFolder:
         write_atomic(self.end, json.dumps(to_jsonable(end), indent=1).encode())
 
     def ask_to_end(self, ending: Ending) -> None:
-        """Have the keeper end the session; it looks for this file several times a second."""
-        write_atomic(self.kill, ending.value.encode())
+        """Have the keeper end the session; it looks for this file several times a second.
+
+        It may be the session that has filled the disk: a link that leads nowhere needs no room for its few letters.
+        """
+        try:
+            write_atomic(self.kill, ending.value.encode())
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self.kill.unlink(missing_ok=True)
+            self.kill.symlink_to(ending.value)
 
     def asked_to_end(self) -> Ending | None:
         """What the keeper was asked, if it was."""
         try:
+            if self.kill.is_symlink():
+                return Ending(str(self.kill.readlink()))
             return Ending(self.kill.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None

@@ -8,7 +8,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from kaggle_orchestrator.protocol.jsonable import Malformed, from_jsonable, to_jsonable
+from kaggle_orchestrator.protocol.jsonable import from_jsonable, to_jsonable
 
 MARK = "# kgo-header: "
 SCHEMA = 1
@@ -79,5 +79,5 @@ def parse_header(source: str) -> Header | None:
     try:
         data, _ = json.JSONDecoder().raw_decode(text)
         return from_jsonable(Header, data)
-    except (json.JSONDecodeError, Malformed):
+    except (ValueError, RecursionError):
         return None

@@ -61,8 +61,10 @@ def _convert(hint: Any, data: object, path: str) -> object:
             return hint(str(data))
         except ValueError as error:
             raise Malformed(f"{path}: {data!r} is not one of {', '.join(hint)}") from error
-    if hint is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
+    if hint in (int, float) and isinstance(data, int) and not isinstance(data, bool):
+        if not -(1 << 63) <= data < 1 << 63:
+            raise Malformed(f"{path}: a number of {len(hex(data)) - 2} hexadecimal digits is out of range")
+        return hint(data)
     if isinstance(hint, type) and type(data) is hint:
         return data
     raise Malformed(f"{path}: expected {getattr(hint, '__name__', hint)}, got {type(data).__name__}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kaggle_orchestrator.protocol.jsonable import Malformed, from_jsonable, to_jsonable
+from kaggle_orchestrator.protocol.jsonable import from_jsonable, to_jsonable
 
 PROGRESS = "progress.json"
 """Name of the file in the control folder."""
@@ -93,5 +93,5 @@ class Progress:
         """The last report, or None if there is none yet."""
         try:
             return from_jsonable(cls, json.loads((control / PROGRESS).read_text(encoding="utf-8")))
-        except (OSError, json.JSONDecodeError, Malformed):
+        except (OSError, ValueError, RecursionError):
             return None

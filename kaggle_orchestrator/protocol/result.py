@@ -123,7 +123,9 @@ class LegResult:
         """
         try:
             return from_jsonable(cls, json.loads(text))
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except Malformed:
+            raise
+        except (ValueError, RecursionError) as error:
             raise Malformed(f"{LEG_RESULT}: not JSON: {error}") from error
 
 

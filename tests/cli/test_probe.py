@@ -1,17 +1,19 @@
 """`kgo probe` asks first, saves what it found, and what it saved is used."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from kaggle_orchestrator.cli import main
 from kaggle_orchestrator.client import connect
-from kaggle_orchestrator.localkaggle import admin
+from kaggle_orchestrator.localkaggle import admin, background
 from kaggle_orchestrator.models import KernelRef, PushRequest
 from kaggle_orchestrator.probe import leftovers
 from kaggle_orchestrator.profile import MountLayout, Profile
 from tests.cli.conftest import Kgo, document
+from tests.localkaggle.client import until
 
 
 def test_nobody_there_to_say_yes(kgo: Kgo) -> None:
@@ -83,3 +85,19 @@ def test_a_profile_in_kgo_s_home_is_used_for_its_own_kaggle_only(kgo: Kgo, tmp_p
     profile = Profile(endpoint="https://api.kaggle.com", mount_layout=MountLayout.FLAT)
     (home / "profile.json").write_text(profile.dumps())
     assert json.loads((home / "profile.json").read_text())["mount_layout"] == "flat"
+
+
+def test_a_probe_that_is_told_to_end_removes_its_kernels(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    kgo = Kgo(tmp_path, home, background.ensure(home).url, tmp_path)
+    try:
+        with connect(kgo.url, environ={}) as kaggle:
+            probe = kgo.process("probe", "--yes", "-o", tmp_path / "profile.json")
+            until(lambda: leftovers(kaggle))
+            probe.send_signal(signal.SIGTERM)
+            _, told = probe.communicate(timeout=60)
+            assert probe.returncode == 128 + signal.SIGTERM, told
+            assert "Traceback" not in told
+            assert leftovers(kaggle) == ()
+    finally:
+        background.stop(home)

@@ -158,3 +158,13 @@ def test_only_loopback_without_a_flag(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="not loopback") as caught:
             serve(Options(root=tmp_path, host=host), lambda serving: None)
         assert "--public" in (caught.value.hint or "")
+
+
+def test_a_server_that_goes_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(module: str, arguments: list[str], output: Path) -> "subprocess.Popen[bytes]":
+        output.touch()  # as on a full disk
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr(spawn, "start_module", start)
+    with pytest.raises(LocalKaggleError, match=r"did not start:\nit said nothing \(exit code 3\)"):
+        background.ensure(tmp_path)

@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from uuid import uuid4
 
 import pytest
@@ -15,6 +17,7 @@ from click.testing import CliRunner
 
 from kaggle_orchestrator.cli import main
 from kaggle_orchestrator.cli.local import command
+from kaggle_orchestrator.errors import LocalKaggleError
 from kaggle_orchestrator.localkaggle import admin, background
 from tests.localkaggle.client import SLEEPS, Client, processes, until
 
@@ -69,7 +72,14 @@ def test_serve_prints_its_address_and_ends_cleanly_with_its_sessions(tmp_path: P
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [("{", "not JSON"), ("{}", "expected a list"), ('[{"rpc": "Nope"}]', "is not one of"), ("[[]]", "an object")],
+    [
+        ("{", "not JSON"),
+        ("{}", "expected a list"),
+        ('[{"rpc": "Nope"}]', "is not one of"),
+        ("[[]]", "an object"),
+        ('[{"rpc": ["SaveKernel"]}]', "is not one of"),
+        ('[{"kill_session": {"as": {}}}]', "is not one of"),
+    ],
 )
 def test_bad_faults_are_refused_before_anything_starts(tmp_path: Path, content: str, complaint: str) -> None:
     (tmp_path / "faults.json").write_text(content)
@@ -123,3 +133,47 @@ def test_bad_courses_are_refused_before_anything_starts(tmp_path: Path, content:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2, done
     assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize("content", [b"not a database", None])
+def test_a_world_that_can_not_be_used_is_named(tmp_path: Path, content: bytes | None) -> None:
+    root = tmp_path / "local-kaggle"
+    root.mkdir()
+    if content is None:
+        (root / "world.sqlite").mkdir()
+    else:
+        (root / "world.sqlite").write_bytes(content)
+    with serving(tmp_path) as (process, address):
+        assert (address, process.wait(30)) == ("", 1)
+        assert process.stderr
+        told = process.stderr.read()
+    assert "Traceback" not in told
+    assert f"kgo: The world in {root} " in told
+    assert ("Check the free space" if content is None else "Move the folder away") in told
+    with pytest.raises(LocalKaggleError, match=f"did not start:\\nThe world in {root} ") as refused:
+        background.ensure(tmp_path)
+    assert "Traceback" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{",
+        b"HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\n{",
+    ],
+)
+def test_whatever_else_listens_is_no_local_kaggle(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reply() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        thread = Thread(target=reply)
+        thread.start()
+        with pytest.raises(LocalKaggleError):
+            admin.health(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()

@@ -1,17 +1,19 @@
 """What a session leaves behind, however awkward, is settled: the server goes on, and nothing outside is touched."""
 
+import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from kaggle_orchestrator.localkaggle import admin
+from kaggle_orchestrator.localkaggle import admin, keeper, spec
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.localkaggle.knobs import Knobs
 from kaggle_orchestrator.localkaggle.outputs import make_read_only, read_listing, remove_tree, settle_output
-from kaggle_orchestrator.localkaggle.spec import SessionFolder
+from kaggle_orchestrator.localkaggle.spec import End, Ending, SessionFolder
 from tests.localkaggle.client import SLEEPS, Client, processes, until
 
 DEEP = """
@@ -203,11 +205,46 @@ def test_a_keeper_that_is_killed_takes_its_session_with_it(client: Client) -> No
     client.push("lost-keeper", SLEEPS.format(marker=marker))
     until(lambda: processes(marker))
     pids = processes(f"{working(client, 'lost-keeper').parents[1]}\0")
-    (keeper,) = (pid for pid in pids if parent(pid) not in pids)
-    os.kill(keeper, 9)
+    (first,) = (pid for pid in pids if parent(pid) not in pids)
+    os.kill(first, 9)
     assert client.wait("lost-keeper") == {"status": "ERROR"}
     until(lambda: not processes(marker))
 
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_session_that_has_filled_the_disk_can_be_ended(account: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = f"kgo-test-{uuid4().hex}"
+    account.push("fills-the-disk", SLEEPS.format(marker=marker))
+    until(lambda: processes(marker))
+    folder = SessionFolder(working(account, "fills-the-disk").parents[1])
+    monkeypatch.setattr(spec, "write_atomic", no_room)
+    for ending in (Ending.LIMIT, Ending.CANCEL):  # it's asked twice, maybe
+        folder.ask_to_end(ending)
+    assert folder.asked_to_end() is Ending.CANCEL
+    assert account.wait("fills-the-disk") == {"status": "CANCEL_ACKNOWLEDGED"}
+    assert not processes(marker)
+
+
+def test_a_keeper_that_is_stopped_does_not_wait_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spec, "write_atomic", no_room)
+    started = time.monotonic()
+    keeper._say_ended(SessionFolder(tmp_path), End(Ending.STOP, None, 1.0, 2.0))
+    assert time.monotonic() - started < 0.4
+
+
+def test_a_live_log_ends_with_the_deletion_of_its_kernel(account: Client) -> None:
+    account.push("is-deleted", "import time; print('hello', flush=True); time.sleep(600)")
+    url = f"{account.url}/v1/kernels/logs/stream/{account.user}/is-deleted"
+    until(lambda: account.status("is-deleted") == {"status": "RUNNING"})
+    with account.http.get(url, stream=True, timeout=20) as response:
+        lines = response.iter_lines(decode_unicode=True)
+        assert "hello" in next(lines)
+        assert account.rpc("DeleteKernel", userName=account.user, kernelSlug="is-deleted") == {}
+        assert [line for line in lines if line][-1] == "data: END_OF_LOG"

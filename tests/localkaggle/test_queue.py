@@ -28,6 +28,22 @@ def by_slug(stage: Stage) -> dict[str, Session]:
     return {session.kernel.slug: session for session in stage.kaggle.sessions()}
 
 
+def test_a_push_to_a_running_kernel_ends_nothing(tmp_path: Path) -> None:
+    with staged(tmp_path, plain(100, a="x")) as stage:
+        stage.client.push("same-one", "pass", **GPU)
+        stage.later(40)
+        stage.client.push("same-one", "pass", **GPU)
+        stage.later(30)
+        assert [s.status for s in stage.kaggle.sessions()] == ["RUNNING", "RUNNING"]
+        third = stage.client.rpc("SaveKernel", **stage.client.request("same-one", "pass", **GPU))
+        assert third["error"].startswith("Maximum batch GPU session count of 2")
+        stage.later(1000)
+        began = stage.kaggle.sessions()[0].created
+        assert [s.ended for s in stage.kaggle.sessions()] == [began + 100, began + 140]
+        assert stage.client.files("same-one", 1) == stage.client.files("same-one", 2) == {"a": b"x"}
+        assert stage.client.rpc("GetAcceleratorQuotaStatistics")["gpuQuota"]["timeUsed"] == "200s"
+
+
 def test_what_a_session_mounts_does_not_depend_on_who_looks_when(tmp_path: Path) -> None:
     with staged(tmp_path, plain(100, a="x"), knobs={"queue_s": 50}) as stage:
         stage.client.push("the-source", "pass")

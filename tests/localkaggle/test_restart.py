@@ -90,3 +90,17 @@ def test_faults_and_knobs_outlive_a_server(fresh: Callable[[], LocalServer]) -> 
     client = Client(fresh().url)
     assert [client.post("ListKernels", {}).status_code for _ in range(3)] == [500, 200, 200]
     assert admin.set_knobs(client.url, {})["gpu_sessions"] == 7
+
+
+def test_what_another_version_of_kgo_noted_is_passed_over(fresh: Callable[[], LocalServer]) -> None:
+    server = fresh()
+    admin.set_knobs(server.url, {"gpu_sessions": 7})
+    kill(server.pid)
+    world = World(server.root)
+    world.set_fact("knobs", {**world.fact("knobs"), "of_another_version": 1, "overflow": "explode"})
+    world.add_faults([{"of_another_version": 1}], 0.0)
+    world.close()
+    client = Client(fresh().url)
+    knobs = admin.set_knobs(client.url, {})
+    assert (knobs["gpu_sessions"], knobs["overflow"]) == (7, "lose")
+    assert client.ran("runs-all-the-same", "print('ran')") == "ran\n"

@@ -146,6 +146,7 @@ def test_a_live_log_of_a_session_without_a_process(server: LocalServer, client: 
         ([], "is an object"),
         ({"after_s": 1, "then": 2}, "unknown key 'then'"),
         ({"after_s": 1, "as": "magic"}, "exit, limit, memory"),
+        ({"after_s": 1, "as": ["exit"]}, "exit, limit, memory"),
         ({"after_s": 1, "code": 300}, "an exit code"),
         ({"after_s": 1, "number": 0}, "from 1"),
         ({"after_s": 1, "kernel": "x"}, "owner/slug"),

@@ -25,6 +25,10 @@ def test_a_kernel_can_not_mount_itself(tmp_path: Path) -> None:
         assert ran(stage, "narcissus", "me/narcissus") == []
         metadata = stage.client.rpc("GetKernel", userName="me", kernelSlug="narcissus")["metadata"]
         assert metadata["kernelDataSources"] == []
+        request = stage.client.request("new-one", "pass", kernelDataSources=["me/New-One"])
+        first = stage.client.rpc("SaveKernel", **request)
+        told = first["versionNumber"], first["invalidKernelSources"]
+        assert told == (1, []), "it's dropped without a word, before there is such a kernel, too"
 
 
 def test_or_it_can(tmp_path: Path) -> None:

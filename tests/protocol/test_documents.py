@@ -139,3 +139,17 @@ def test_progress_is_read_back_and_never_half_written(tmp_path: Path) -> None:
     progress.write(tmp_path)
     assert Progress.read(tmp_path) == progress
     assert [p.name for p in tmp_path.iterdir()] == ["progress.json"]
+
+
+@pytest.mark.parametrize("digits", [20, 400, 5000])
+def test_numbers_that_nothing_can_hold(digits: int, tmp_path: Path) -> None:
+    number = "9" * digits
+    for key in ("step_end", "started_at"):
+        text = RESULT.log_line().replace(f'"{key}":{json.dumps(getattr(RESULT, key))}', f'"{key}":{number}')
+        assert number in text
+        with pytest.raises(Malformed):
+            LegResult.loads(text.removeprefix("KGO_RESULT "))
+        assert result_from_log([RESULT.log_line(), text], RESULT.token) is not None
+    (tmp_path / "progress.json").write_text(f'{{"state": "running", "step": {number}}}')
+    assert Progress.read(tmp_path) is None
+    assert parse_header(HEADER.line().replace('"leg":2', f'"leg":{number}')) is None
