@@ -97,11 +97,15 @@ def _record(
     A result that is still ``running`` was written before its session's end: its outputs may have changed since.
     """
     file = listing.by_name.get(LEG_RESULT)
-    data = kaggle.read_file(file, resign) if file else None
-    if data is None:
+    if file is None:
         if token is None:
             return None, {}
         raise Damaged(f"{ref} v{version} has no result in its output ({LEG_RESULT}).", files=[LEG_RESULT])
+    data = kaggle.read_file(file, resign)
+    try:
+        LegResult.loads(data)
+    except Malformed:  # fetched once more, as any file that is damaged: it may have been the network
+        data = kaggle.read_file(file, resign)
     try:
         result = LegResult.loads(data)
     except Malformed as error:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from slugify import slugify
 
-from kaggle_orchestrator.client import Kaggle
+from kaggle_orchestrator.client import Kaggle, connect
 from kaggle_orchestrator.errors import Damaged, NotAccessible, UnsafeName
 from kaggle_orchestrator.localkaggle.address import LocalServer
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import LEG_RESULT, FileDigest, LegResult, Outcome
 from kaggle_orchestrator.protocol.result import ResultState
 from kaggle_orchestrator.pull import Pulled, pull
+from tests.client.faulty import FaultyServer, answer, served
 from tests.client.local import ran, user
 
 TOKEN = "0123456789abcdef"
@@ -137,6 +138,15 @@ def test_a_broken_result(kaggle: Kaggle, ref: KernelRef, tmp_path: Path, content
         pull(kaggle, ref, version, tmp_path / "out")
     assert broken.value.files == (LEG_RESULT,)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_result_that_was_damaged_on_its_way_is_read_once_more(tmp_path: Path) -> None:
+    good, ref = record({}).dumps().encode(), KernelRef("me", "some-kernel")
+    with FaultyServer() as server, connect(server.url, environ={"HOME": str(tmp_path)}) as kaggle:
+        listed = [{"fileName": LEG_RESULT, "url": server.on("/result", served(good[:-9]), served(good))}]
+        server.rpc("ListKernelSessionOutput", answer({"files": listed}))
+        assert pull(kaggle, ref, 1, tmp_path / "out", (), TOKEN).result == record({})
+        assert (tmp_path / "out" / LEG_RESULT).read_bytes() == good
 
 
 def test_a_plain_scripts_whole_output_comes_and_is_said_to_be_unverified(

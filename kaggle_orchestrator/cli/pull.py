@@ -54,9 +54,11 @@ def command(
     if as_json:
         print_json({"schema": SCHEMA, "kernel": str(ref), "version": version, "artifacts": artifact_documents(pulled)})
     else:
-        count = len(pulled.artifacts)
-        none = f"; nothing in its output matches {', '.join(wanted)}" if wanted and not count else ""
-        click.echo(f"kgo: {counted(count, 'file')} of {ref} v{version}{none}", err=True)
+        count, unverified = len(pulled.artifacts), len(pulled.unverified)
+        note = f"; nothing in its output matches {', '.join(wanted)}" if wanted and not count else ""
+        if unverified:
+            note = f", {unverified} of them without a recorded sha256"
+        click.echo(f"kgo: {counted(count, 'file')} of {ref} v{version}{note}", err=True)
         print_artifacts(pulled)
 
 

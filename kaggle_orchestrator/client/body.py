@@ -13,7 +13,7 @@ import requests
 from kaggle_orchestrator.client.landing import disk_errors
 from kaggle_orchestrator.client.translate import Call, file_failure, translated
 from kaggle_orchestrator.client.wire import answer_of, blocks
-from kaggle_orchestrator.errors import Damaged, KaggleError, Unavailable
+from kaggle_orchestrator.errors import Damaged, KaggleError, Throttled, Unavailable
 from kaggle_orchestrator.protocol import FileDigest
 
 _BLOCK = 1 << 20
@@ -91,8 +91,10 @@ class Body:
             elif not (resume and status == 206 and self._goes_on(response)):
                 if status in EXPIRED:
                     raise Expired(status)
-                self.etag = None  # whatever this is, it isn't the rest of what is there
-                raise file_failure(answer_of(response, b"", now), call)
+                failure = file_failure(answer_of(response, b"", now), call)
+                if not isinstance(failure, (Throttled, Unavailable)):
+                    self.etag = None  # whatever this is, it isn't the rest of what is there
+                raise failure
             for block in blocks(response, _BLOCK):
                 if stop.is_set():
                     raise Stopped
@@ -131,12 +133,15 @@ class Body:
     def _goes_on(self, response: requests.Response) -> bool:
         """Whether a partial answer is what comes next, of the same file."""
         span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-        return (
+        same = (
             span is not None
             and int(span[1]) == self.size
             and (span[2] == "*" or self.total is None or int(span[2]) == self.total)
             and response.headers.get("ETag", self.etag) == self.etag
         )
+        if same and span is not None and span[2] != "*":
+            self.total = int(span[2])  # the first answer may not have told
+        return same
 
     def _write(self, block: bytes) -> None:
         if self.largest is not None and self.size + len(block) > self.largest:

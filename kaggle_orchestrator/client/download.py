@@ -9,7 +9,7 @@ from typing import BinaryIO, NoReturn
 import requests
 
 from kaggle_orchestrator.client.body import Body, Expired, Stopped
-from kaggle_orchestrator.client.landing import folds_case, landed, landing
+from kaggle_orchestrator.client.landing import Taken, folds_case, landed, landing
 from kaggle_orchestrator.client.names import folded_twins, place
 from kaggle_orchestrator.client.parallel import parallel
 from kaggle_orchestrator.client.policy import Retry
@@ -25,6 +25,8 @@ _DAMAGE_TRIES = 2
 """A body that differs from its digest is fetched once more: the second time it isn't the network."""
 _GIVE_UP = 8
 """Files in a row that can't be reached; then the others aren't waited for."""
+_LOOK_S = 0.2
+"""Between two looks at a file that another pull is writing."""
 _NAMED = 5
 """Files that a message names."""
 
@@ -103,8 +105,23 @@ class Downloader:
     def _land(
         self, name: str, target: Path, expected: FileDigest | None, urls: SignedUrls, stop: threading.Event
     ) -> Artifact:
-        if stop.is_set():
-            raise Stopped
+        size, until = -1, 0.0
+        while not stop.is_set():
+            try:
+                return self._land_alone(name, target, expected, urls, stop)
+            except Taken as taken:  # who waits holds nothing that another waits for
+                now = self._retry.now()
+                if taken.size != size:
+                    size, until = taken.size, now + self._retry.policy.read_s
+                if now >= until:
+                    hint = "Wait for it, or pull elsewhere."
+                    raise ArtifactError(f"Another pull is writing {target}.", hint=hint) from taken
+            self._retry.sleep(_LOOK_S)
+        raise Stopped
+
+    def _land_alone(
+        self, name: str, target: Path, expected: FileDigest | None, urls: SignedUrls, stop: threading.Event
+    ) -> Artifact:
         if expected is not None and landed(target, expected):
             return Artifact(name, str(target), expected.sha256, expected.size)
         with landing(target, checked=expected is not None) as part:

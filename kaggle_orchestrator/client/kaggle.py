@@ -313,7 +313,7 @@ class Kaggle:
         Raises:
             UnsafeName: A name would leave the folder, or two can't both be files. Nothing was written.
             Damaged: Some files differ from ``expected``, or aren't there any more; the others are in place.
-            ArtifactError: The disk is full, or the folder can't be written.
+            ArtifactError: The disk is full, the folder can't be written, or another pull has stopped in mid-file.
             Unavailable, Throttled: Some files couldn't be fetched; the others are in place.
         """
         return self._downloader.download(files, folder, expected, resign)

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -74,13 +74,21 @@ class Part:
                 if before is not None:
                     self._path.unlink(missing_ok=True)
             else:
-                beside = self._path.with_suffix(".tmp")
-                beside.write_text(json.dumps(asdict(self.note)), encoding="utf-8")
-                beside.replace(self._path)
+                self._path.unlink(missing_ok=True)  # it may be a link
+                # The part is empty still: a note that breaks off costs nothing.
+                self._path.write_text(json.dumps(asdict(self.note)), encoding="utf-8")
 
     def forget(self) -> None:
         """It's of no use."""
         self.remember(None, None)
+
+
+class Taken(Exception):
+    """Another pull is writing the same file; ``size`` bytes of it so far."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
 
 
 @contextmanager
@@ -96,7 +104,8 @@ def landing(target: Path, *, checked: bool) -> Iterator[Part]:
             start isn't taken up: a power cut may have left holes in it.
 
     Raises:
-        ArtifactError: The disk is full, the folder can't be written, or another pull is writing the same file.
+        ArtifactError: The disk is full, or the folder can't be written.
+        Taken: Another pull is writing the same file.
     """
     # Not derived from the process: what a killed pull left is taken over by the next one instead of piling up.
     beside, note = _beside(target)
@@ -104,7 +113,7 @@ def landing(target: Path, *, checked: bool) -> Iterator[Part]:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir():
             raise ArtifactError(f"{target} is a folder; a file of that name is in the output.")
-        file = _open_alone(beside, target)
+        file = _open_alone(beside)
     part = Part(file, _left(note, file, checked=checked), note)
     try:
         if part.note is None:
@@ -167,8 +176,11 @@ def landed(target: Path, expected: FileDigest) -> bool:
             return False
         if digest_file(target) != expected:
             return False
-        for leftover in _beside(target):
-            leftover.unlink(missing_ok=True)
+        part, note = _beside(target)
+        if part.exists() or note.exists():
+            with suppress(Taken), closing(_open_alone(part)):
+                part.unlink()
+                note.unlink(missing_ok=True)
         return True
 
 
@@ -184,7 +196,7 @@ def folds_case(folder: Path) -> bool:
             probe.unlink()
 
 
-def _open_alone(path: Path, target: Path) -> BinaryIO:
+def _open_alone(path: Path) -> BinaryIO:
     """Open for writing what no other process writes."""
     while True:
         file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b", buffering=0)  # noqa: PTH123, SIM115
@@ -194,8 +206,8 @@ def _open_alone(path: Path, target: Path) -> BinaryIO:
             if _is_same(path, file):
                 return file
         except BlockingIOError as error:
-            file.close()
-            raise ArtifactError(f"Another pull is writing {target}.", hint="Wait for it, or pull elsewhere.") from error
+            with closing(file):
+                raise Taken(os.fstat(file.fileno()).st_size) from error
         except BaseException:
             file.close()
             raise

@@ -10,14 +10,15 @@ from kaggle_orchestrator.client.landing import disk_errors
 from kaggle_orchestrator.errors import UnsafeName
 
 _DRIVE = re.compile(r"[A-Za-z]:")
+_BESIDE = re.compile(r"\.kgo-[0-9a-f]{16}\.(part|note)", re.IGNORECASE)
 
 
 def place(names: Iterable[str], folder: Path) -> dict[str, Path]:
     """The path of each name; nothing is written.
 
     Raises:
-        UnsafeName: A name is absolute, climbs, has a drive letter, a backslash or a control character, or passes
-            through a link; or two names can't both be files.
+        UnsafeName: A name is absolute, climbs, has a drive letter, a backslash or a control character, is one that
+            another file may have while it comes, or passes through a link; or two names can't both be files.
     """
     placed = {name: folder.joinpath(*_parts(name)) for name in names}
     _refuse_collisions(placed)
@@ -33,6 +34,8 @@ def _parts(name: str) -> list[str]:
         why = "it isn't relative"
     elif "\\" in name or not all(c.isprintable() or c == " " for c in name):
         why = "it has a backslash or a control character"
+    elif any(_BESIDE.fullmatch(part) for part in parts):
+        why = "kgo keeps what it is fetching under such a name"
     elif ".." in parts or "." in parts or "" in parts:
         why = "it climbs, or has an empty part"
     if why is None:

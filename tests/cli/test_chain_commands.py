@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kaggle_orchestrator import client
 from kaggle_orchestrator.chain import Finish, Options, Push
 from kaggle_orchestrator.chain.lock import steering
 from kaggle_orchestrator.cli.chains import steered
@@ -19,7 +20,7 @@ from kaggle_orchestrator.cli.context import connect
 from kaggle_orchestrator.cli.run import Drive, _still_there, worst
 from kaggle_orchestrator.experiment import load
 from kaggle_orchestrator.localkaggle import admin, background
-from kaggle_orchestrator.models import SessionStatus
+from kaggle_orchestrator.models import KernelRef, PushRequest, SessionStatus
 from tests.chain.local import state_after
 from tests.cli.conftest import Kgo, document
 
@@ -167,6 +168,15 @@ def test_pull_fetches_a_leg_or_any_kernel(kgo: Kgo, tmp_path: Path) -> None:
     assert none.exit_code == 0
     assert "0 files" in none.stderr
     assert "matches weights/*" in none.stderr
+    assert "without a recorded sha256" not in kgo("pull", kernel, "-o", tmp_path / "kernel").stderr
+    with client.connect(kgo.url, environ={}) as kaggle:
+        plain = KernelRef("me", "plain-kernel")
+        kaggle.push(PushRequest(plain, plain.slug, "open('a', 'w'), open('b', 'w')"))
+        until = time.monotonic() + 60
+        while not kaggle.status(plain, 1).status.terminal and time.monotonic() < until:
+            time.sleep(0.05)
+    unverified = kgo("pull", str(plain), "-o", tmp_path / "plain")
+    assert "2 files of me/plain-kernel v1, 2 of them without a recorded sha256" in unverified.stderr
     assert kgo("pull", "me/no-such-kernel").exit_code == 1
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,28 @@ def test_a_rest_that_does_not_fit_is_thrown_away(
 def test_a_rest_that_is_too_short_is_continued_too(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
     some = answer(b"456", 206, {"Content-Range": "bytes 4-9/10", "ETag": '"1"'})
     fetch(kaggle, tmp_path, server.on("/f", broken(b"0123456789", 4, etag='"1"'), some, served(b"0123456789")))
+    assert (tmp_path / "f").read_bytes() == b"0123456789"
+    assert [s.headers.get("range") for s in server.seen] == [None, "bytes=4-", "bytes=7-"]
+
+
+@pytest.mark.parametrize("status", [503, 500, 429, 408])
+def test_a_server_that_fails_in_between_costs_nothing_that_came(
+    server: FaultyServer, kaggle: Kaggle, tmp_path: Path, status: int
+) -> None:
+    url = server.on("/f", broken(BIG, 2 * MIB, etag='"1"'), answer(b"", status), served(BIG))
+    fetch(kaggle, tmp_path, url, BIG)
+    assert [s.headers.get("range") for s in server.seen] == [None, *[f"bytes={2 * MIB}-"] * 2]
+    assert (tmp_path / "f").read_bytes() == BIG
+
+
+def test_a_rest_tells_the_size_that_the_beginning_did_not(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    def chunked(_: Seen, out: Out) -> None:
+        out.head(200, {"Transfer-Encoding": "chunked", "ETag": '"1"'})
+        out.write(b"4\r\n0123\r\n")
+        out.drop(reset=False)
+
+    some = answer(b"456", 206, {"Content-Range": "bytes 4-6/10", "ETag": '"1"'})
+    fetch(kaggle, tmp_path, server.on("/f", chunked, some, served(b"0123456789")))
     assert (tmp_path / "f").read_bytes() == b"0123456789"
     assert [s.headers.get("range") for s in server.seen] == [None, "bytes=4-", "bytes=7-"]
 
@@ -332,6 +355,33 @@ def test_a_target_that_another_pull_is_writing(server: FaultyServer, kaggle: Kag
     assert left(tmp_path) == ["f"]
 
 
+def test_two_pulls_into_one_folder_wait_for_each_other(server: FaultyServer, tmp_path: Path) -> None:
+    """Each holds a file that the other one wants too; none is fetched twice."""
+    both_hold_one = threading.Barrier(2, timeout=20)
+
+    def meets(seen: Seen, out: Out) -> None:
+        both_hold_one.wait()
+        served(seen.path.encode())(seen, out)
+
+    files = [OutputFile(name, server.on(f"/{name}", meets)) for name in ("a", "b")]
+    expected = {name: digest(f"/{name}".encode()) for name in ("a", "b")}
+    policy = replace(QUICK, connections=1, read_s=20.0)
+    results: list[int] = []
+
+    def pulling(turned: list[OutputFile]) -> None:
+        with connect(server.url, environ={"HOME": str(tmp_path / "home")}, policy=policy) as kaggle:
+            results.append(len(kaggle.download(turned, tmp_path / "out", expected)))
+
+    pulls = [threading.Thread(target=pulling, args=(turned,)) for turned in (files, files[::-1])]
+    for one in pulls:
+        one.start()
+    for one in pulls:
+        one.join()
+    assert results == [2, 2]
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in left(tmp_path / "out")} == {"a": b"/a", "b": b"/b"}
+    assert len(server.seen) == 2
+
+
 def killed_in_mid_file(folder: Path, data: bytes, etag: str | None, total: int | None) -> None:
     """What a pull leaves that was killed when it had written ``data``."""
     child = os.fork()
@@ -416,6 +466,28 @@ def test_an_unchecked_part_from_before_the_machine_s_last_start_is_not_taken_up(
         fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"1"')), data)
         assert [seen.headers.get("range") for seen in server.seen[before:]] == ranges
         (tmp_path / "f").unlink()
+
+
+def test_a_pull_that_was_killed_while_it_wrote_its_note(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:
+    def killed(path: Path, text: str, encoding: str | None = None) -> int:
+        with path.open("w", encoding=encoding) as file:
+            file.write(text[: len(text) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    child = os.fork()
+    if child == 0:
+        try:
+            Path.write_text = killed  # type: ignore[method-assign, assignment]
+            with landing(tmp_path / "f", checked=True) as part:
+                part.remember('"1"', len(BIG))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    (tmp_path / "f").write_bytes(BIG)
+    fetch(kaggle, tmp_path, server.on("/f", served(BIG, etag='"1"')), BIG)
+    assert left(tmp_path) == ["f"]
+    assert server.seen == []
 
 
 def test_a_small_file_is_fetched_again(server: FaultyServer, kaggle: Kaggle, tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ UNSAFE = [
     "line\nbreak",
     "\x1b[31mred",
     "lone \ud800 surrogate",
+    ".kgo-0123456789abcdef.part",
+    "a/.KGO-0123456789ABCDEF.note",
+    ".kgo-0123456789abcdef.part/b",
 ]
 
 
@@ -45,7 +48,7 @@ def test_unsafe_names(server: FaultyServer, kaggle: Kaggle, tmp_path: Path, name
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "a/b/c.txt", "..a", "a..b/...", "with space", "ünïcode/é", "ab:c", "-rf", "~", ".a"]
+    "name", ["a", "a/b/c.txt", "..a", "a..b/...", "with space", "ünïcode/é", "ab:c", "-rf", "~", ".a", ".kgo-1.part"]
 )
 def test_safe_names(tmp_path: Path, name: str) -> None:
     assert place([name], tmp_path) == {name: tmp_path / name}
