@@ -68,5 +68,5 @@ def test_the_digits_over_several_legs(tmp_path: Path) -> None:
     assert sum(leg["resume_verified"]["agreed"] for leg in legs[1:]) >= len(legs) - 1
     for line in ran.stdout.splitlines():
         sha256, path = line.split("  ")
-        assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == sha256
+        assert hashlib.sha256((root / path).read_bytes()).hexdigest() == sha256
     assert (root / "outputs/final/model.pt").exists()
