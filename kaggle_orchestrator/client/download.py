@@ -124,7 +124,7 @@ class Downloader:
     ) -> Artifact:
         if expected is not None and landed(target, expected):
             return Artifact(name, str(target), expected.sha256, expected.size)
-        with landing(target, checked=expected is not None) as part:
+        with landing(target, checked=expected is not None, expected=expected) as part:
             body = Body(name, part.file, began=part.remember)
             if part.note is not None:
                 body.go_on(part.note.etag, part.note.total)

@@ -92,7 +92,7 @@ class Taken(Exception):
 
 
 @contextmanager
-def landing(target: Path, *, checked: bool) -> Iterator[Part]:
+def landing(target: Path, *, checked: bool, expected: FileDigest | None = None) -> Iterator[Part]:
     """A file to write, which takes the name ``target`` when the block ends well.
 
     When it doesn't, what can be gone on with stays beside the name, also if the process is killed; the next landing
@@ -102,10 +102,11 @@ def landing(target: Path, *, checked: bool) -> Iterator[Part]:
         target: Its name.
         checked: The whole file will be compared with a known sha256. Otherwise a part from before the machine's last
             start isn't taken up: a power cut may have left holes in it.
+        expected: The digest, if it's known: what another pull has finished meanwhile isn't written again.
 
     Raises:
         ArtifactError: The disk is full, or the folder can't be written.
-        Taken: Another pull is writing the same file.
+        Taken: Another pull is writing the same file, or has just finished it.
     """
     # Not derived from the process: what a killed pull left is taken over by the next one instead of piling up.
     beside, note = _beside(target)
@@ -114,6 +115,10 @@ def landing(target: Path, *, checked: bool) -> Iterator[Part]:
         if target.is_dir():
             raise ArtifactError(f"{target} is a folder; a file of that name is in the output.")
         file = _open_alone(beside)
+        if expected is not None and _is_there(target, expected):  # since ``landed`` looked
+            beside.unlink()
+            file.close()
+            raise Taken(expected.size)
     part = Part(file, _left(note, file, checked=checked), note)
     try:
         if part.note is None:
@@ -172,9 +177,7 @@ def landed(target: Path, expected: FileDigest) -> bool:
         ArtifactError: What is there can't be read.
     """
     with disk_errors(target):
-        if target.is_symlink() or not target.is_file() or target.stat().st_size != expected.size:
-            return False
-        if digest_file(target) != expected:
+        if not _is_there(target, expected):
             return False
         part, note = _beside(target)
         if part.exists() or note.exists():
@@ -182,6 +185,12 @@ def landed(target: Path, expected: FileDigest) -> bool:
                 part.unlink()
                 note.unlink(missing_ok=True)
         return True
+
+
+def _is_there(target: Path, expected: FileDigest) -> bool:
+    if target.is_symlink() or not target.is_file() or target.stat().st_size != expected.size:
+        return False
+    return digest_file(target) == expected
 
 
 def folds_case(folder: Path) -> bool:

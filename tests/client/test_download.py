@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kaggle_orchestrator.client import Kaggle, connect
-from kaggle_orchestrator.client.landing import landing
+from kaggle_orchestrator.client import Kaggle, connect, download
+from kaggle_orchestrator.client.landing import landed, landing
 from kaggle_orchestrator.clock import FakeClock
 from kaggle_orchestrator.errors import ArtifactError, BadAnswer, Damaged, Throttled, Unavailable
 from kaggle_orchestrator.models import Artifact, OutputFile
@@ -353,6 +353,24 @@ def test_a_target_that_another_pull_is_writing(server: FaultyServer, kaggle: Kag
             fetch(kaggle, tmp_path, url)
     assert (tmp_path / "f").read_bytes() == b"theirs"
     assert left(tmp_path) == ["f"]
+
+
+def test_a_file_that_another_pull_has_just_finished(
+    server: FaultyServer, kaggle: Kaggle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look whether it's there and the lock on its part."""
+    looked = landed
+
+    def just_missed(target: Path, expected: FileDigest) -> bool:
+        there = looked(target, expected)
+        if not there:
+            target.write_bytes(BIG)
+        return there
+
+    monkeypatch.setattr(download, "landed", just_missed)
+    fetch(kaggle, tmp_path, server.on("/f", served(b"never asked for")), BIG)
+    assert left(tmp_path) == ["f"]
+    assert server.seen == []
 
 
 def test_two_pulls_into_one_folder_wait_for_each_other(server: FaultyServer, tmp_path: Path) -> None:
