@@ -147,14 +147,21 @@ class Driver:
             return
         at = self.keeper.loaders.index(loader)
         self._compare(course, at)
+        if not left and self._replay is not None:
+            self._end_replay(self._replay, at)
+        if self._ahead(loader):
+            return
         if left:
             self._safe_point(course, at)
-        elif self._replay is not None:
-            self._end_replay(self._replay, at)
         elif self._pace.leave_due(time.monotonic(), time.time()):
             # Nothing is left but what follows the pass: evaluation, say. Saved here, the next leg would come to that
             # through an empty pass, which not every training expects; so only if there is no time for it.
             self._leave(course, at, "the deadline is near", replay=False)
+
+    def _ahead(self, loader: Loader) -> bool:
+        """Whether another loader has given out a batch for the step that comes: in a ``zip``, say."""
+        others = [each.open_pass for each in self.keeper.loaders if each is not loader]
+        return any(other is not None and other.delivered and not other.fresh for other in others)
 
     def given(self, loader: Loader, pass_: int, indices: object, batch: object) -> None:
         """A loader gives out a batch."""

@@ -6,8 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
 
 from kaggle_orchestrator.protocol import METRICS, ProgressState, Variable, open_checkpoint
+from kaggle_orchestrator.runtime.training import Run
+from kaggle_orchestrator.runtime.training.pace import Pace
 from tests.runtime.training.legs import Chain, Zygote, assert_same, newest
 
 MakeChain = Callable[..., Chain]
@@ -139,3 +144,17 @@ def test_progress_reports(chain: MakeChain) -> None:
     chained.leg(kill_at=9)
     assert (chained.progress.state, chained.progress.saved_step) == (ProgressState.RUNNING, None)
     assert not (chained.legs[1] / "control/saving").exists()
+
+
+def test_no_save_falls_between_two_loaders_side_by_side(
+    started: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one has given out its next batch by then: after a resume nobody would train on it."""
+    with started() as run:
+        run.track(model=nn.Linear(1, 1))
+        left, right = (run.loader(TensorDataset(torch.arange(6.0)), batch_size=2) for _ in range(2))
+        monkeypatch.setattr(Pace, "save_due", lambda *_: left.position > right.position)
+        for _ in run.epochs(1):
+            for _ in zip(left, right, strict=True):
+                run.step()
+    assert [p.name for p in tmp_path.glob("checkpoints/step-*")] == ["step-00000003"]
