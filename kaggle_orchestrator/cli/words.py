@@ -16,6 +16,7 @@ from kaggle_orchestrator.chain.events import (
     Waiting,
 )
 from kaggle_orchestrator.chain.model import Attempt, Wait, Why
+from kaggle_orchestrator.cli.options import counted
 from kaggle_orchestrator.models import KernelRef
 from kaggle_orchestrator.protocol import Outcome, ResumeCheck
 
@@ -49,7 +50,7 @@ def line(event: Event) -> str | None:
         case Stranger(ref, version, what):
             return f"{ref} v{version} {what}; left alone"
         case Rebuilt(attempts):
-            return f"No journal: {attempts} attempt{'s' if attempts > 1 else ''} read back from Kaggle"
+            return f"No journal: {counted(attempts, 'attempt')} read back from Kaggle"
         case Accepted(changed):
             return (
                 f"Going on with changes ({', '.join(changed)}): exactness isn't claimed across them. Tracked objects "

@@ -82,10 +82,12 @@ class Sessions:
     def refresh(self) -> int:
         """Bring all sessions up to now, in the order in which things happened; how many live on."""
         self._keepers = [keeper for keeper in self._keepers if keeper.poll() is None]
-        while self._next_event():
-            pass
-        alive, live = 0, self._world.sessions(live=True)
-        out_of_quota = self._out_of_quota(live)
+        while True:
+            live = self._world.sessions(live=True)
+            out_of_quota = self._out_of_quota(live)
+            if not self._next_event(live, out_of_quota):
+                break
+        alive = 0
         for session in live:
             if session.status is SessionStatus.QUEUED or self._course(session) is not None:
                 alive += 1
@@ -105,10 +107,9 @@ class Sessions:
                     assert_never(unknown)
         return alive
 
-    def _next_event(self) -> bool:
+    def _next_event(self, live: Sequence[Session], out_of_quota: Mapping[str, float]) -> bool:
         """Let the earliest thing that is due happen, of those whose time is known; whether there was one."""
-        now, live = self._clock.now(), self._world.sessions(live=True)
-        out_of_quota = self._out_of_quota(live)
+        now = self._clock.now()
         due: list[tuple[float, int, Session]] = []
         for session in live:
             at = self._due(session, out_of_quota)

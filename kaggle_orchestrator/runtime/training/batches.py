@@ -173,11 +173,15 @@ class Counted:
         """How many."""
         return len(self._batches) - self._taken
 
-    def take(self) -> tuple[object, Any]:
-        """The indices of the next batch, and the batch."""
+    def take(self) -> Any:
+        """The next batch."""
         batch = next(self._made)
         self._taken += 1
-        return self._batches[self._taken - 1], batch
+        return batch
+
+    def taken(self) -> object:
+        """The indices of the last batch taken; they are made anew, so only for who needs them."""
+        return self._batches[self._taken - 1]
 
 
 class Queue:

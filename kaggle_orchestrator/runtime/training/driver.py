@@ -6,7 +6,7 @@ A body is what the loop does for one batch, step or epoch. When the loop asks fo
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -163,10 +163,10 @@ class Driver:
         others = [each.open_pass for each in self.keeper.loaders if each is not loader]
         return any(other is not None and other.delivered and not other.fresh for other in others)
 
-    def given(self, loader: Loader, pass_: int, indices: object, batch: object) -> None:
+    def given(self, loader: Loader, pass_: int, taken: Callable[[], object], batch: object) -> None:
         """A loader gives out a batch."""
         if self._tracer is not None:
-            self._tracer.given(self.keeper.loaders.index(loader), pass_, indices, batch)
+            self._tracer.given(self.keeper.loaders.index(loader), pass_, taken(), batch)
 
     def arrived(self, loader: Loader) -> None:
         """The code up to the checkpoint's position has run again; from here on random numbers go on too."""

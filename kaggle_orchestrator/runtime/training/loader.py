@@ -5,7 +5,7 @@ open goes on behind the last batch it gave out, and one that was finished in the
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,8 +41,8 @@ class Gate(Protocol):
     def between_batches(self, loader: "Loader", left: int) -> None:
         """All of the body of the last batch has run, the next isn't fetched; ``left`` batches are left."""
 
-    def given(self, loader: "Loader", pass_: int, indices: object, batch: object) -> None:
-        """A batch is given out."""
+    def given(self, loader: "Loader", pass_: int, taken: Callable[[], object], batch: object) -> None:
+        """A batch is given out; ``taken`` tells which."""
 
     def arrived(self, loader: "Loader") -> None:
         """A pass goes on at the position of the checkpoint."""
@@ -215,21 +215,16 @@ class Loader:
     def _made_by_torch(self, settings: dict[str, Any]) -> DataLoader[Any]:
         """A DataLoader whose samples are our batches: workers, pinned memory and prefetching remain torch's."""
         try:
+            dataset, collate = settings.pop("dataset"), settings.pop("collate_fn")
+            maker: Maker | StreamMaker
             if self._order is None:
                 size, drop_last = settings.pop("batch_size"), settings.pop("drop_last")
-                maker = StreamMaker(settings.pop("dataset"), size, drop_last, settings.pop("collate_fn"), self._place)
-                return DataLoader(
-                    maker,
-                    batch_size=None,
-                    collate_fn=_as_it_is,
-                    worker_init_fn=WorkerInit(settings.pop("worker_init_fn", None)),
-                    generator=self._generator,
-                    **settings,
-                )
+                maker = StreamMaker(dataset, size, drop_last, collate, self._place)
+            else:
+                maker, settings["sampler"] = Maker(dataset, collate, self._place), self._queue
             return DataLoader(
-                Maker(settings.pop("dataset"), settings.pop("collate_fn"), self._place),
+                maker,
                 batch_size=None,
-                sampler=self._queue,
                 collate_fn=_as_it_is,
                 worker_init_fn=WorkerInit(settings.pop("worker_init_fn", None)),
                 generator=self._generator,
@@ -247,7 +242,7 @@ class Loader:
             return
         batches = None if self._order is None else self._order.of(number)
         if batches is not None and not len(batches):
-            raise KgoError(_EMPTY[0], hint=_EMPTY[1])
+            raise _empty()
         here = Pass(number, delivered, self._body, endless, stepped=resumed)
         self.open_pass = here
         try:
@@ -265,9 +260,9 @@ class Loader:
                 if not left:
                     return
                 asked = time.monotonic()
-                indices, batch = feed.take()
+                batch = feed.take()
                 self.waited_s += time.monotonic() - asked
-                self._gate.given(self, number, indices, batch)
+                self._gate.given(self, number, feed.taken, batch)
                 here.delivered += 1
                 yield batch
                 if self.open_pass is not here:
@@ -294,11 +289,12 @@ class Loader:
                 )
             stream.take()
         if not stream.left and not delivered:
-            raise KgoError(_EMPTY[0], hint=_EMPTY[1])
+            raise _empty()
         return stream
 
 
-_EMPTY = "a loader has no batch to give out", "The data set is empty, or drop_last drops it all."
+def _empty() -> KgoError:
+    return KgoError("a loader has no batch to give out", hint="The data set is empty, or drop_last drops it all.")
 
 
 def _from_stream(data: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,7 +61,11 @@ class Stream:
         self._ahead = self._ahead or list(islice(self._made, 1))
         return len(self._ahead)
 
-    def take(self) -> tuple[object, Any]:
-        """The number of the next batch, and the batch."""
+    def take(self) -> Any:
+        """The next batch."""
         self._taken += 1
-        return self._taken - 1, self._ahead.pop()
+        return self._ahead.pop()
+
+    def taken(self) -> object:
+        """The number of the last batch taken."""
+        return self._taken - 1

@@ -1,7 +1,7 @@
 """Batches don't depend on the process that makes them, nor on what was drawn before."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ class Gate:
 
     def between_batches(self, loader: Loader, left: int) -> None: ...
 
-    def given(self, loader: Loader, pass_: int, indices: object, batch: object) -> None:
+    def given(self, loader: Loader, pass_: int, taken: Callable[[], object], batch: object) -> None:
         pass
 
     def arrived(self, loader: Loader) -> None: ...
